@@ -5,7 +5,7 @@ use polywire_core::{
     layout::{NodeId, Scalar},
     program::{
         Arithmetic, Block, ByteSlot, Bytes, BytesForm, Check, Coding, Op, OpKind, Operand, Order, Overflow, PartKernel,
-        Place, Policy, Program, Routine, Source, StopBit, Wire,
+        Place, Policy, Program, Routine, SlotOp, Source, StopBit, Wire,
     },
     schema::arbitrary::Random,
 };
@@ -153,23 +153,23 @@ pub fn random_state_op(random: &mut Random) -> OpKind {
     let arithmetic = [Arithmetic::Add, Arithmetic::Subtract, Arithmetic::Equal, Arithmetic::Less];
     match random.below(16) {
         13..16 => OpKind::Bytes(random_bytes(random)),
-        0 => OpKind::LoadSlot { slot, scalar, initial },
-        1 => OpKind::StoreSlot { slot, kind },
-        2 => OpKind::EmptySlot(slot),
-        3 => OpKind::SlotState(slot),
-        4 => OpKind::LoadLocal(local, scalar),
-        5 => OpKind::StoreLocal(local),
-        6 => OpKind::Compute(*random.choose(&arithmetic), operand),
+        0 => OpKind::Slot(SlotOp::LoadSlot { slot, scalar, initial }),
+        1 => OpKind::Slot(SlotOp::StoreSlot { slot, kind }),
+        2 => OpKind::Slot(SlotOp::EmptySlot(slot)),
+        3 => OpKind::Slot(SlotOp::SlotState(slot)),
+        4 => OpKind::Slot(SlotOp::LoadLocal(local, scalar)),
+        5 => OpKind::Slot(SlotOp::StoreLocal(local)),
+        6 => OpKind::Slot(SlotOp::Compute(*random.choose(&arithmetic), operand)),
         7 => OpKind::TakeBit,
         8 | 9 => OpKind::KnownBits { zeros: random.below(3) as u32, one: random.one_in(2) },
-        10 => OpKind::SlotHas { slot, kind, initial: random.one_in(2).then_some(initial) },
+        10 => OpKind::Slot(SlotOp::SlotHas { slot, kind, initial: random.one_in(2).then_some(initial) }),
         11 => {
             let there = random.one_in(3).then_some(local);
             let base = random.one_in(3).then_some(local);
             let wire = Wire::StopBit(StopBit { there, base, ..StopBit::new(scalar) });
             if random.one_in(2) { OpKind::Get(wire) } else { OpKind::Put(wire) }
         }
-        _ => OpKind::Forget { except: slot },
+        _ => OpKind::Slot(SlotOp::Forget { except: slot }),
     }
 }
 

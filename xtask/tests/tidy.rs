@@ -570,9 +570,9 @@ fn operations_are_in_the_specification_and_in_random_programs() {
         |path: &str| path.starts_with("crates/polywire-core/src/codec/") || path == "testing/src/programs.rs";
     let lowerings = sources(&[".rs"]).into_iter().filter(|source| is_source(&source.path));
     let used: String = lowerings.map(|source| code(&source.text)).collect();
-    for (file, of, row) in [("mod.rs", "OpKind", "`"), ("bytes.rs", "Bytes", "`Bytes ")] {
+    for (file, of, row) in [("mod.rs", "OpKind", "`"), ("slots.rs", "SlotOp", "`"), ("bytes.rs", "Bytes", "`Bytes ")] {
         let names = variants(&read(&format!("crates/polywire-core/src/program/{file}")), of);
-        assert!(names.len() > 10, "{names:?}");
+        assert!(names.len() > 8, "{names:?}");
         for name in names {
             assert!(has_name(&operations, &format!("{row}{name}")), "spec/program.md has no row for {of}::{name}");
             let is_used = has_name(&used, &format!("{of}::{name}"));

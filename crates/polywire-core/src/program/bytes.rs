@@ -12,7 +12,7 @@ use super::{Overflow, PartKernel, Place, Policy};
 /// use polywire_core::layout::{Kind, Message, Scalar};
 /// use polywire_core::program::{
 ///     Backend, Bank, Block, ByteSlot, Bytes, BytesForm, Coding, Direction, Executable, Limits, Op, OpKind, Overflow,
-///     PartKernel, PathId, Payload, Place, Policy, Program, StopBit, TextForm, Wire,
+///     PartKernel, PathId, Payload, Place, Policy, Program, SlotOp, StopBit, TextForm, Wire,
 /// };
 ///
 /// #[derive(Default, polywire_derive::Message)]
@@ -39,7 +39,7 @@ use super::{Overflow, PartKernel, Place, Policy};
 /// let rest = Bytes::Part { kernel: &REST, slot, initial: [].into(), number: 0 };
 /// let ops = [
 ///     OpKind::Get(octet),
-///     OpKind::StoreLocal(0),
+///     SlotOp::StoreLocal(0).into(),
 ///     OpKind::Bytes(Bytes::Get(BytesForm::new(Coding::Counted))),
 ///     OpKind::Bytes(rest),
 ///     OpKind::Bytes(Bytes::Utf8(Policy::Reject)),
@@ -94,7 +94,7 @@ pub enum Bytes {
     StoreSlot {
         /// The slot.
         slot: ByteSlot,
-        /// The kind of the value, as in [`OpKind::StoreSlot`](super::OpKind::StoreSlot).
+        /// The kind of the value, as in [`SlotOp::StoreSlot`](super::SlotOp::StoreSlot).
         kind: u8,
     },
     /// E D: accumulator (`Bool`) from whether the slot's value equals the bytes in hand.

@@ -240,14 +240,12 @@ impl Executable {
         output.state = Some(state);
         // SAFETY: `admit` found the program to be an encode program, and `value` is live by this
         // function's contract.
-        let status = unsafe { self.run_encode(&mut output, value) };
-        if output.finish(status) == Status::Failed {
-            let error = CodecError::new(output.fault(), &self.0.program);
-            state.roll_back();
-            return Err(error);
+        let encoded = unsafe { self.encode_to(&mut output, value) };
+        match encoded {
+            Ok(()) => self.settle(state, keep),
+            Err(_) => state.roll_back(),
         }
-        self.settle(state, keep);
-        Ok(())
+        encoded
     }
 
     /// Decodes a message into the value at `value` and returns how many bytes of it were consumed.
@@ -448,29 +446,20 @@ impl Executable {
 
     /// # Safety
     /// As for [`Executable::encode`], and the program is an encode program.
-    #[inline]
-    unsafe fn encode_to(&self, output: &mut Output<'_>, value: *const u8) -> Result<(), CodecError> {
-        // SAFETY: this is an encode program, and `value` is a live value that nobody changes, by
-        // this function's contract.
-        let status = unsafe { self.run_encode(output, value) };
-        match output.finish(status) {
-            Status::Ok => Ok(()),
-            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
-        }
-    }
-
-    /// # Safety
-    /// As for [`Executable::encode`], and the program is an encode program.
     #[inline(always)]
-    unsafe fn run_encode(&self, output: &mut Output<'_>, value: *const u8) -> Status {
+    unsafe fn encode_to(&self, output: &mut Output<'_>, value: *const u8) -> Result<(), CodecError> {
         // SAFETY: the program is verified and has the right direction, and `value` is live by this
         // function's contract.
-        unsafe {
+        let status = unsafe {
             match self.entry() {
                 #[cfg(feature = "jit")]
                 Some(entry) => super::jit::encode(entry, output, value),
                 _ => interp::encode(&self.0.program, output, value),
             }
+        };
+        match output.finish(status) {
+            Status::Ok => Ok(()),
+            Status::Failed => Err(CodecError::new(output.fault(), &self.0.program)),
         }
     }
 

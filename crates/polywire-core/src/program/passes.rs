@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Block, Bytes, Direction, Op, OpKind, Order, Program, Source, TextForm, Wire, kernel::RegionForm};
+use super::{Block, Bytes, Direction, Op, OpKind, Order, Program, SlotOp, Source, TextForm, Wire, kernel::RegionForm};
 
 /// All passes in order.
 pub(crate) fn prepare(mut program: Program) -> Program {
@@ -166,15 +166,8 @@ fn fixed_size(kind: &OpKind) -> Option<u32> {
         | OpKind::Check(_)
         | OpKind::SetText(..)
         | OpKind::Clear(_)
-        | OpKind::LoadSlot { .. }
-        | OpKind::StoreSlot { .. }
-        | OpKind::EmptySlot(_)
-        | OpKind::SlotState(_)
-        | OpKind::SlotHas { .. }
-        | OpKind::Decimal(_)
-        | OpKind::LoadLocal(..)
-        | OpKind::StoreLocal(_)
-        | OpKind::Compute(..) => Some(0),
+        | OpKind::Decimal(_) => Some(0),
+        OpKind::Slot(op) if !matches!(op, SlotOp::Forget { .. }) => Some(0),
         OpKind::Bytes(bytes) if !matches!(bytes, Bytes::Get(_) | Bytes::Put(_) | Bytes::Octets { .. }) => Some(0),
         _ => None,
     }

@@ -6,7 +6,8 @@ use polywire_core::{
     codec::{Decoder, Encoder, Options},
     layout::{Kind, Layout, Message, Scalar},
     program::{
-        Arithmetic, Backend, Bank, Block, Direction, Op, OpKind, Operand, PathId, Place, Policy, Program, StopBit, Wire,
+        Arithmetic, Backend, Bank, Block, Direction, Op, OpKind, Operand, PathId, Place, Policy, Program, SlotOp,
+        StopBit, Wire,
     },
 };
 use polywire_derive::Message;
@@ -41,11 +42,11 @@ impl Lower for Branches {
         let number = Wire::StopBit(StopBit::new(Scalar::U64));
         let chosen = match self.0 {
             Choice::Value => OpKind::Load(case),
-            Choice::State => OpKind::SlotState(0),
+            Choice::State => OpKind::Slot(SlotOp::SlotState(0)),
         };
         let bits = |zeros| block(vec![OpKind::KnownBits { zeros, one: true }]);
         let branch = OpKind::Switch { arms: vec![(vec![0], bits(0)), (vec![1], bits(8))], otherwise: bits(2) };
-        let is_large = OpKind::Compute(Arithmetic::Less, Operand::Constant(2));
+        let is_large = OpKind::Slot(SlotOp::Compute(Arithmetic::Less, Operand::Constant(2)));
         let (before, bit) = match direction {
             Direction::Encode => {
                 let zero = block(vec![OpKind::KnownBits { zeros: 1, one: false }]);
@@ -59,8 +60,8 @@ impl Lower for Branches {
         let mut body = vec![chosen, branch];
         body.extend(bit);
         body.extend([OpKind::Load(case), is_large]);
-        let store = [OpKind::Load(case), OpKind::StoreSlot { slot: 0, kind: 2 }];
-        body.push(OpKind::If { then: block(vec![OpKind::EmptySlot(0)]), otherwise: block(store.into()) });
+        let store = [OpKind::Load(case), OpKind::Slot(SlotOp::StoreSlot { slot: 0, kind: 2 })];
+        body.push(OpKind::If { then: block(vec![OpKind::Slot(SlotOp::EmptySlot(0))]), otherwise: block(store.into()) });
         let map = OpKind::PresenceMap { bits: 10, policy: Policy::Reject, body: block(body) };
         Program {
             direction,

@@ -15,8 +15,8 @@ use polywire_core::{
     layout::{Kind, Layout, Message, NodeId, Scalar},
     program::{
         Arithmetic, Backend, Bank, Block, ByteSlot, Bytes, BytesForm, Check, Coding, Direction, ExecError, FaultKind,
-        Op, OpKind, Operand, Order, Overflow, PartKernel, PathId, Place, Policy, Program, State, StopBit, TextForm,
-        Wire,
+        Op, OpKind, Operand, Order, Overflow, PartKernel, PathId, Place, Policy, Program, SlotOp, State, StopBit,
+        TextForm, Wire,
     },
     schema::arbitrary::Random,
 };
@@ -117,8 +117,8 @@ fn bit(path: u32, bit: bool, more: Vec<OpKind>) -> Block {
 fn forward() -> Vec<OpKind> {
     let then = block(0, vec![OpKind::Fail(FaultKind::OutOfRange)]);
     vec![
-        OpKind::LoadLocal(VALUE, Scalar::U64),
-        OpKind::Compute(Arithmetic::Less, Operand::Local(PREVIOUS)),
+        OpKind::Slot(SlotOp::LoadLocal(VALUE, Scalar::U64)),
+        OpKind::Slot(SlotOp::Compute(Arithmetic::Less, Operand::Local(PREVIOUS))),
         OpKind::If { then, otherwise: Block::default() },
     ]
 }
@@ -131,38 +131,42 @@ fn put_time(place: Place) -> Vec<OpKind> {
 }
 
 fn put_number(slot: u32, place: Place, scalar: Scalar) -> Vec<OpKind> {
-    let changed = vec![OpKind::LoadLocal(DIFFERENCE, scalar), OpKind::Put(fixed(scalar))];
+    let changed = vec![OpKind::Slot(SlotOp::LoadLocal(DIFFERENCE, scalar)), OpKind::Put(fixed(scalar))];
     vec![
-        OpKind::LoadSlot { slot, scalar, initial: 0 },
-        OpKind::StoreLocal(PREVIOUS),
+        OpKind::Slot(SlotOp::LoadSlot { slot, scalar, initial: 0 }),
+        OpKind::Slot(SlotOp::StoreLocal(PREVIOUS)),
         OpKind::Load(place),
-        OpKind::StoreLocal(VALUE),
-        OpKind::LoadLocal(VALUE, scalar),
-        OpKind::Compute(Arithmetic::Subtract, Operand::Local(PREVIOUS)),
-        OpKind::StoreLocal(DIFFERENCE),
-        OpKind::LoadLocal(VALUE, scalar),
-        OpKind::Compute(Arithmetic::Equal, Operand::Local(PREVIOUS)),
+        OpKind::Slot(SlotOp::StoreLocal(VALUE)),
+        OpKind::Slot(SlotOp::LoadLocal(VALUE, scalar)),
+        OpKind::Slot(SlotOp::Compute(Arithmetic::Subtract, Operand::Local(PREVIOUS))),
+        OpKind::Slot(SlotOp::StoreLocal(DIFFERENCE)),
+        OpKind::Slot(SlotOp::LoadLocal(VALUE, scalar)),
+        OpKind::Slot(SlotOp::Compute(Arithmetic::Equal, Operand::Local(PREVIOUS))),
         OpKind::If { then: bit(slot, false, vec![]), otherwise: bit(slot, true, changed) },
-        OpKind::LoadLocal(VALUE, scalar),
-        OpKind::StoreSlot { slot, kind: 2 },
+        OpKind::Slot(SlotOp::LoadLocal(VALUE, scalar)),
+        OpKind::Slot(SlotOp::StoreSlot { slot, kind: 2 }),
     ]
 }
 
 fn get_number(slot: u32, place: Place, scalar: Scalar, check: Vec<OpKind>) -> Vec<OpKind> {
     let then = vec![
         OpKind::Get(fixed(scalar)),
-        OpKind::Compute(Arithmetic::Add, Operand::Local(PREVIOUS)),
-        OpKind::StoreLocal(VALUE),
+        OpKind::Slot(SlotOp::Compute(Arithmetic::Add, Operand::Local(PREVIOUS))),
+        OpKind::Slot(SlotOp::StoreLocal(VALUE)),
     ];
     let mut ops = vec![
-        OpKind::LoadSlot { slot, scalar, initial: 0 },
-        OpKind::StoreLocal(PREVIOUS),
-        OpKind::StoreLocal(VALUE),
+        OpKind::Slot(SlotOp::LoadSlot { slot, scalar, initial: 0 }),
+        OpKind::Slot(SlotOp::StoreLocal(PREVIOUS)),
+        OpKind::Slot(SlotOp::StoreLocal(VALUE)),
         OpKind::TakeBit,
         OpKind::If { then: block(slot, then), otherwise: Block::default() },
     ];
     ops.extend(check);
-    ops.extend([OpKind::LoadLocal(VALUE, scalar), OpKind::StoreSlot { slot, kind: 2 }, OpKind::Store(place)]);
+    ops.extend([
+        OpKind::Slot(SlotOp::LoadLocal(VALUE, scalar)),
+        OpKind::Slot(SlotOp::StoreSlot { slot, kind: 2 }),
+        OpKind::Store(place),
+    ]);
     ops
 }
 
@@ -172,30 +176,30 @@ fn octet(value: u8) -> [OpKind; 2] {
 
 fn put_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
     let value = Place::At { offset: 0, node: inner };
-    let number = [OpKind::LoadLocal(VALUE, Scalar::I64), OpKind::Put(fixed(Scalar::I64))];
+    let number = [OpKind::Slot(SlotOp::LoadLocal(VALUE, Scalar::I64)), OpKind::Put(fixed(Scalar::I64))];
     let new = || bit(ALARM, true, octet(1).into_iter().chain(number.clone()).collect());
     let same = vec![
-        OpKind::LoadLocal(VALUE, Scalar::I64),
-        OpKind::Compute(Arithmetic::Equal, Operand::Local(PREVIOUS)),
+        OpKind::Slot(SlotOp::LoadLocal(VALUE, Scalar::I64)),
+        OpKind::Slot(SlotOp::Compute(Arithmetic::Equal, Operand::Local(PREVIOUS))),
         OpKind::If { then: bit(ALARM, false, vec![]), otherwise: new() },
     ];
     let then = vec![
-        OpKind::LoadSlot { slot: ALARM, scalar: Scalar::I64, initial: 0 },
-        OpKind::StoreLocal(PREVIOUS),
+        OpKind::Slot(SlotOp::LoadSlot { slot: ALARM, scalar: Scalar::I64, initial: 0 }),
+        OpKind::Slot(SlotOp::StoreLocal(PREVIOUS)),
         OpKind::Load(value),
-        OpKind::StoreLocal(VALUE),
-        OpKind::SlotState(ALARM),
+        OpKind::Slot(SlotOp::StoreLocal(VALUE)),
+        OpKind::Slot(SlotOp::SlotState(ALARM)),
         OpKind::Switch { arms: vec![(vec![ASSIGNED], block(ALARM, same))], otherwise: new() },
-        OpKind::LoadLocal(VALUE, Scalar::I64),
-        OpKind::StoreSlot { slot: ALARM, kind: 2 },
+        OpKind::Slot(SlotOp::LoadLocal(VALUE, Scalar::I64)),
+        OpKind::Slot(SlotOp::StoreSlot { slot: ALARM, kind: 2 }),
     ];
     let absent = vec![
-        OpKind::SlotState(ALARM),
+        OpKind::Slot(SlotOp::SlotState(ALARM)),
         OpKind::Switch {
             arms: vec![(vec![EMPTY], bit(ALARM, false, vec![]))],
             otherwise: bit(ALARM, true, octet(0).into()),
         },
-        OpKind::EmptySlot(ALARM),
+        OpKind::Slot(SlotOp::EmptySlot(ALARM)),
     ];
     vec![OpKind::IfPresent { place, then: block(ALARM, then), otherwise: block(ALARM, absent) }]
 }
@@ -203,7 +207,8 @@ fn put_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
 fn get_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
     let value = Place::At { offset: 0, node: inner };
     let present = |from: OpKind| {
-        let body = block(ALARM, vec![from, OpKind::StoreSlot { slot: ALARM, kind: 2 }, OpKind::Store(value)]);
+        let body =
+            block(ALARM, vec![from, OpKind::Slot(SlotOp::StoreSlot { slot: ALARM, kind: 2 }), OpKind::Store(value)]);
         block(ALARM, vec![OpKind::Present { place, body }])
     };
     let changed = vec![
@@ -211,13 +216,16 @@ fn get_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
         OpKind::Check(Check::Bool),
         OpKind::If {
             then: present(OpKind::Get(fixed(Scalar::I64))),
-            otherwise: block(ALARM, vec![OpKind::Clear(place), OpKind::EmptySlot(ALARM)]),
+            otherwise: block(ALARM, vec![OpKind::Clear(place), OpKind::Slot(SlotOp::EmptySlot(ALARM))]),
         },
     ];
     let same = vec![
-        OpKind::SlotState(ALARM),
+        OpKind::Slot(SlotOp::SlotState(ALARM)),
         OpKind::Switch {
-            arms: vec![(vec![ASSIGNED], present(OpKind::LoadSlot { slot: ALARM, scalar: Scalar::I64, initial: 0 }))],
+            arms: vec![(
+                vec![ASSIGNED],
+                present(OpKind::Slot(SlotOp::LoadSlot { slot: ALARM, scalar: Scalar::I64, initial: 0 })),
+            )],
             otherwise: block(ALARM, vec![OpKind::Clear(place)]),
         },
     ];
@@ -256,7 +264,7 @@ fn recall(slot: ByteSlot) -> OpKind {
 fn put_place(place: Place) -> Vec<OpKind> {
     let changed = vec![
         rest(),
-        OpKind::LoadLocal(VALUE, Scalar::U32),
+        OpKind::Slot(SlotOp::LoadLocal(VALUE, Scalar::U32)),
         OpKind::Put(same()),
         OpKind::Bytes(Bytes::Put(counted())),
         held(place),
@@ -268,7 +276,7 @@ fn put_place(place: Place) -> Vec<OpKind> {
 fn get_place(place: Place) -> Vec<OpKind> {
     let changed = vec![
         OpKind::Get(same()),
-        OpKind::StoreLocal(VALUE),
+        OpKind::Slot(SlotOp::StoreLocal(VALUE)),
         OpKind::Bytes(Bytes::Get(counted())),
         rest(),
         OpKind::Bytes(Bytes::Utf8(Policy::Reject)),

@@ -6,7 +6,8 @@ use polywire_core::{
     codec::{BuildError, Decoder, Encoder, Options},
     layout::{Kind, Layout, Message, Scalar},
     program::{
-        Backend, Bank, Block, Direction, ExecError, FaultKind, Op, OpKind, PathId, Place, Program, State, StopBit, Wire,
+        Backend, Bank, Block, Direction, ExecError, FaultKind, Op, OpKind, PathId, Place, Program, SlotOp, State,
+        StopBit, Wire,
     },
 };
 use polywire_derive::Message;
@@ -41,8 +42,11 @@ impl Lower for Differences {
             let signed = matches!(layout.node(field.node).kind, Kind::Scalar(Scalar::I64));
             let scalar = if signed { Scalar::I64 } else { Scalar::U64 };
             let wire = Wire::StopBit(StopBit { base: Some(PREVIOUS), ..StopBit::new(scalar) });
-            let previous = [OpKind::LoadSlot { slot, scalar, initial: 0 }, OpKind::StoreLocal(PREVIOUS)];
-            let store = OpKind::StoreSlot { slot, kind: 2 };
+            let previous = [
+                OpKind::Slot(SlotOp::LoadSlot { slot, scalar, initial: 0 }),
+                OpKind::Slot(SlotOp::StoreLocal(PREVIOUS)),
+            ];
+            let store = OpKind::Slot(SlotOp::StoreSlot { slot, kind: 2 });
             let value = match direction {
                 Direction::Encode => [OpKind::Load(place), store, OpKind::Put(wire)],
                 Direction::Decode => [OpKind::Get(wire), store, OpKind::Store(place)],

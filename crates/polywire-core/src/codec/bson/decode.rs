@@ -1,20 +1,20 @@
 //! The decoding dialect of BSON. The walk of `lower/decode` calls it for each value. It emits
 //! operations with the kernels of `get` and `delimiters`, and touches the walk only.
 
-use alloc::{boxed::Box, string::ToString, vec, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 
 use super::{VALUE, delimiters, get, kind::Form, put::Names};
 use crate::{
     codec::lower::{
-        CaseIn, DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key as member_key,
-        keys, symbols,
+        DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key as member_key, keys,
+        symbols,
     },
     layout::{Kind, Scalar},
     program::{
-        Arm, Block, ExpectedPrefix, FaultKind, Op, OpKind, Order, PathId, Place, PrefixTag, Segment, Source,
-        TestKernel, TextForm, Wire,
+        Arm, Block, ExpectedPrefix, FaultKind, Op, OpKind, Order, PathId, Place, PrefixTag, Segment, Source, TextForm,
+        Wire,
     },
-    schema::{DefId, DefKind, Type},
+    schema::{DefId, Type},
 };
 
 /// The decoding dialect.
@@ -42,7 +42,7 @@ impl DecodeDialect for Decode {
 
     fn text(&self, walk: &mut DecodeWalk<'_>, _: &Type, slot: &Slot<'_>) -> Lowered {
         let string = |walk: &mut DecodeWalk<'_>| walk.text(TextForm::CountedNul { order: Order::Little }, slot);
-        choose(walk, &delimiters::IS_STRING, string, |walk| walk.text(TextForm::Kernel(&get::DECIMAL), slot))
+        walk.choose(&delimiters::IS_STRING, string, |walk| walk.text(TextForm::Kernel(&get::DECIMAL), slot))
     }
 
     fn sequence(&self, walk: &mut DecodeWalk<'_>, element: &Type, slot: &Slot<'_>) -> Lowered {
@@ -56,7 +56,7 @@ impl DecodeDialect for Decode {
             walk.emit(OpKind::Bulk { place, scalar, order, bound, overflow });
             Ok(())
         };
-        choose(walk, &delimiters::IS_BINARY, binary, |walk| elements(walk, element, slot))
+        walk.choose(&delimiters::IS_BINARY, binary, |walk| elements(walk, element, slot))
     }
 
     fn array(&self, walk: &mut DecodeWalk<'_>, element: &Type, dims: &[u32], slot: &Slot<'_>) -> Lowered {
@@ -69,7 +69,7 @@ impl DecodeDialect for Decode {
             walk.emit(OpKind::Run { segments: vec![segment], size: len });
             Ok(())
         };
-        choose(walk, &delimiters::IS_BINARY, binary, |walk| elements(walk, element, slot))
+        walk.choose(&delimiters::IS_BINARY, binary, |walk| elements(walk, element, slot))
     }
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
@@ -84,19 +84,8 @@ impl DecodeDialect for Decode {
     }
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
-        let writer = walk.writer();
-        let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
-        let table = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
-        let kernel = match writer.resolve(union.discriminator) {
-            Type::Char8 | Type::Char16 => &delimiters::CHARACTER_SELECTOR,
-            _ => &delimiters::SELECTOR,
-        };
-        let body = walk.block(|walk| {
-            walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
-            walk.union_arms(union, case)
-        })?;
-        walk.emit(OpKind::Region { dialect: &delimiters::DOCUMENT, argument: 0, body });
-        Ok(())
+        let selectors = [&delimiters::SELECTOR, &delimiters::CHARACTER_SELECTOR];
+        walk.named_case(union, selectors, &delimiters::CASE, &delimiters::DOCUMENT, |name| terminated(name))
     }
 }
 
@@ -122,33 +111,11 @@ fn arm(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerErr
     let key = member_key(0, &terminated(&member.writer.name));
     let prefix = Some(ExpectedPrefix { tag: PrefixTag::Byte, ..ExpectedPrefix::new(&key.name) });
     let body = walk.block(|walk| match member.writer.optional {
-        true => choose(walk, &delimiters::IS_NULL, |walk| walk.absent(member), |walk| walk.member(member)),
+        true => walk.choose(&delimiters::IS_NULL, |walk| walk.absent(member), |walk| walk.member(member)),
         false => walk.member(member),
     })?;
     let absent = walk.block(|walk| walk.left_out(member))?;
     Ok(Arm { key, prefix, body, absent })
-}
-
-/// Emits the value of a union's case, which is an element with the name of the case's member.
-fn case(walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>) -> Lowered {
-    let body = walk.block(|walk| walk.case_value(case))?;
-    let absent = walk.failing(FaultKind::MissingMember);
-    let key = member_key(0, &terminated(&case.member.name));
-    walk.members(&delimiters::CASE, vec![Arm { key, prefix: None, body, absent }]);
-    Ok(())
-}
-
-/// Emits a test, and the choice that it makes.
-fn choose(
-    walk: &mut DecodeWalk<'_>,
-    test: &'static TestKernel,
-    then: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
-    otherwise: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
-) -> Lowered {
-    let (then, otherwise) = (walk.block(then)?, walk.block(otherwise)?);
-    walk.emit(OpKind::Test(test));
-    walk.emit(OpKind::If { then, otherwise });
-    Ok(())
 }
 
 /// The octets of an array in memory, or of a sink, as a segment. `None` for other places.

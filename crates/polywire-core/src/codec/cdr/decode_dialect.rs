@@ -188,19 +188,16 @@ impl Dialect {
 
     fn get_optional_parameter(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
         let argument = self.parameter(member.writer);
-        walk.emit(OpKind::Test(parameters::parameter_present(self.order)));
-        let then = walk.block(|walk| {
+        let present = |walk: &mut DecodeWalk<'_>| {
             let body = walk.block(|walk| walk.member(member))?;
             let dialect = parameters::parameter_region(self.order);
             walk.emit(OpKind::Region { dialect, argument, body });
             Ok(())
-        })?;
-        let otherwise = walk.block(|walk| {
+        };
+        walk.choose(parameters::parameter_present(self.order), present, |walk| {
             walk.emit(OpKind::Action(parameters::absent_parameter(self.order), argument));
             walk.absent(member)
-        })?;
-        walk.emit(OpKind::If { then, otherwise });
-        Ok(())
+        })
     }
 
     fn get_mutable(&self, walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {

@@ -12,7 +12,6 @@ use super::{Dialect, Version, fixed_scalar, parameters};
 use crate::{
     codec::lower::{DecodeDialect, DecodeWalk, Lowered, MemberIn, Slot, UnionIn},
     layout::Scalar,
-    program::OpKind,
     schema::{DefId, Extensibility, Schema, Type},
 };
 
@@ -49,11 +48,8 @@ impl OlderDialect {
     }
 
     fn member_or_end(&self, walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Lowered {
-        walk.emit(OpKind::Test(parameters::nothing_left(self.plain.first_alignment(walk.writer(), member))));
-        let then = walk.block(|walk| walk.left_out(member))?;
-        let otherwise = walk.block(|walk| self.plain.get_plain_member(walk, member))?;
-        walk.emit(OpKind::If { then, otherwise });
-        Ok(())
+        let is_end = parameters::nothing_left(self.plain.first_alignment(walk.writer(), member));
+        walk.choose(is_end, |walk| walk.left_out(member), |walk| self.plain.get_plain_member(walk, member))
     }
 }
 

@@ -281,17 +281,49 @@ extern "C" fn patch_dheader<const BIG: bool>(output: &mut Output<'_>, _: u64, cu
     Status::of(length_since(output, start).map(|len| output.patch(start - 4, &word::<BIG>(len))))
 }
 
-// Parameters of XCDR1.
+// Headers of parameters and members.
 
-/// A parameter header.
-struct Parameter {
-    /// `None` at the end of the list.
+/// The header of a parameter or member.
+struct Header {
+    /// `None` at the end of a list.
     id: Option<u32>,
+    /// The length of the value, whichever length code announced it.
     len: usize,
     must_understand: bool,
 }
 
-fn parameter_header<const BIG: bool>(input: &mut Input<'_>) -> Result<Parameter, Status> {
+/// Reads a header and fails if it has another id.
+fn expect(
+    input: &mut Input<'_>,
+    read: impl FnOnce(&mut Input<'_>) -> Result<Header, Status>,
+    id: u64,
+) -> Result<Header, Status> {
+    let header = read(input)?;
+    let (wanted, got) = (id & u64::from(MEMBER_ID_MASK), header.id.map_or(u64::from(PID_LIST_END), u64::from));
+    if header.id.is_none() || got != wanted {
+        return Err(input.fail(FaultKind::UnknownMember, wanted, got));
+    }
+    Ok(header)
+}
+
+/// Reads the header of a scalar, whose length is its size, with or without padding to a multiple of
+/// 4. The lower half of the argument is the id, the upper half the size.
+fn expect_scalar(
+    input: &mut Input<'_>,
+    read: impl FnOnce(&mut Input<'_>) -> Result<Header, Status>,
+    argument: u64,
+) -> Status {
+    let (id, size) = (argument & u64::from(u32::MAX), argument >> 32);
+    match expect(input, read, id) {
+        Ok(Header { len, .. }) if [size, size.next_multiple_of(4)].contains(&(len as u64)) => Status::Ok,
+        Ok(Header { len, .. }) => input.fail(FaultKind::BadLength, size, len as u64),
+        Err(failed) => failed,
+    }
+}
+
+// Parameters of XCDR1.
+
+fn parameter_header<const BIG: bool>(input: &mut Input<'_>) -> Result<Header, Status> {
     loop {
         input.align(4);
         let (pid, len) = (get_u16::<BIG>(input)?, get_u16::<BIG>(input)?);
@@ -300,28 +332,18 @@ fn parameter_header<const BIG: bool>(input: &mut Input<'_>) -> Result<Parameter,
             PID_IGNORE => {
                 input.take(usize::from(len))?;
             }
-            PID_LIST_END => return Ok(Parameter { id: None, len: 0, must_understand: false }),
+            PID_LIST_END => return Ok(Header { id: None, len: 0, must_understand: false }),
             PID_EXTENDED => {
                 let (id, len) = (get_u32::<BIG>(input)?, get_u32::<BIG>(input)?);
-                return Ok(Parameter { id: Some(id & MEMBER_ID_MASK), len: len as usize, must_understand });
+                return Ok(Header { id: Some(id & MEMBER_ID_MASK), len: len as usize, must_understand });
             }
-            id => return Ok(Parameter { id: Some(id.into()), len: len.into(), must_understand }),
+            id => return Ok(Header { id: Some(id.into()), len: len.into(), must_understand }),
         }
     }
 }
 
-/// Reads the header of a parameter and fails if it has another id.
-fn expect_parameter<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Result<Parameter, Status> {
-    let header = parameter_header::<BIG>(input)?;
-    let (wanted, got) = (id & u64::from(MEMBER_ID_MASK), header.id.map_or(u64::from(PID_LIST_END), u64::from));
-    if header.id.is_none() || got != wanted {
-        return Err(input.fail(FaultKind::UnknownMember, wanted, got));
-    }
-    Ok(header)
-}
-
 extern "C" fn get_parameter<const BIG: bool>(input: &mut Input<'_>, id: u64, cursor: &mut Cursor) -> Status {
-    Status::of(expect_parameter::<BIG>(input, id).and_then(|header| enter(input, header.len, cursor)))
+    Status::of(expect(input, parameter_header::<BIG>, id).and_then(|header| enter(input, header.len, cursor)))
 }
 
 extern "C" fn is_parameter_present<const BIG: bool>(input: &mut Input<'_>, present: &mut u64) -> Status {
@@ -334,28 +356,19 @@ extern "C" fn is_parameter_present<const BIG: bool>(input: &mut Input<'_>, prese
 }
 
 extern "C" fn get_absent<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Status {
-    Status::of(expect_parameter::<BIG>(input, id).map(|_| ()))
+    Status::of(expect(input, parameter_header::<BIG>, id).map(|_| ()))
 }
 
 extern "C" fn get_scalar_parameter<const BIG: bool>(input: &mut Input<'_>, argument: u64) -> Status {
-    let header = expect_parameter::<BIG>(input, argument & u64::from(u32::MAX));
-    Status::of(header.and_then(|header| scalar_length(input, header.len, argument >> 32)))
-}
-
-/// Checks the length of a scalar: its size, with or without padding to a multiple of 4.
-fn scalar_length(input: &mut Input<'_>, len: usize, size: u64) -> Result<(), Status> {
-    match len as u64 == size || len as u64 == size.next_multiple_of(4) {
-        true => Ok(()),
-        false => Err(input.fail(FaultKind::BadLength, size, len as u64)),
-    }
+    expect_scalar(input, parameter_header::<BIG>, argument)
 }
 
 extern "C" fn get_list_end<const BIG: bool>(input: &mut Input<'_>, _: u64) -> Status {
     loop {
         match parameter_header::<BIG>(input) {
             Err(failed) => return failed,
-            Ok(Parameter { id: None, .. }) => return Status::Ok,
-            Ok(Parameter { id: Some(id), must_understand: true, .. }) => {
+            Ok(Header { id: None, .. }) => return Status::Ok,
+            Ok(Header { id: Some(id), must_understand: true, .. }) => {
                 return input.fail(FaultKind::UnknownMember, 0, id.into());
             }
             Ok(header) if input.take(header.len).is_err() => return Status::Failed,
@@ -370,28 +383,26 @@ extern "C" fn next_parameter<const BIG: bool>(
     table: &MemberTable,
     arm: &mut u64,
 ) -> Status {
-    Status::of(parameter_header::<BIG>(input).and_then(|header| match header.id {
-        Some(id) => enter_known(input, cursor, table, (id, header.len, header.must_understand), arm),
-        None => {
-            *arm = MemberTable::END;
-            Ok(())
-        }
-    }))
+    Status::of(parameter_header::<BIG>(input).and_then(|header| enter_known(input, cursor, table, header, arm)))
 }
 
-/// Finds the arm of a member and enters the member. Fails for an unknown member that must be
-/// understood.
+/// Finds the arm of the member behind a header and enters the member. Fails for an unknown member
+/// that must be understood.
 fn enter_known(
     input: &mut Input<'_>,
     cursor: &mut Cursor,
     table: &MemberTable,
-    (id, len, must_understand): (u32, usize, bool),
+    header: Header,
     arm: &mut u64,
 ) -> Result<(), Status> {
+    let Some(id) = header.id else {
+        *arm = MemberTable::END;
+        return Ok(());
+    };
     *arm = table.by_id(id, *arm);
-    match *arm == MemberTable::UNKNOWN && must_understand {
+    match *arm == MemberTable::UNKNOWN && header.must_understand {
         true => Err(input.fail(FaultKind::UnknownMember, 0, id.into())),
-        false => enter(input, len, cursor),
+        false => enter(input, header.len, cursor),
     }
 }
 
@@ -421,7 +432,9 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
             output.patch(start - SHORT_HEADER, &halves::<BIG>(id | flag, len));
             return Ok(());
         }
-        (Some(_), Err(_)) => widen_header(output, start)?,
+        // Alignment inside the value counts from its start, so it does not change when the value
+        // moves.
+        (Some(_), Err(_)) => output.insert(start, EXTENDED_HEADER - SHORT_HEADER).ok()?,
         (None, _) => {}
     }
     // A widened header begins where the short one began.
@@ -432,22 +445,9 @@ fn finish_parameter<const BIG: bool>(output: &mut Output<'_>, argument: u64, sta
     Ok(())
 }
 
-/// Moves a value that is too long for a short header, to make room for an extended one. Alignment
-/// inside the value counts from its start, so it does not change.
-fn widen_header(output: &mut Output<'_>, start: usize) -> Result<(), Status> {
-    output.insert(start, EXTENDED_HEADER - SHORT_HEADER).ok()
-}
-
 // Members of XCDR2.
 
-/// A member header. `len` is the length of the value, whichever length code announced it.
-struct MemberHeader {
-    id: u32,
-    len: usize,
-    must_understand: bool,
-}
-
-fn member_header<const BIG: bool>(input: &mut Input<'_>) -> Result<MemberHeader, Status> {
+fn member_header<const BIG: bool>(input: &mut Input<'_>) -> Result<Header, Status> {
     let header = get_u32::<BIG>(input)?;
     let len = match header >> 28 & 7 {
         code @ 0..=3 => 1 << code,
@@ -461,25 +461,15 @@ fn member_header<const BIG: bool>(input: &mut Input<'_>) -> Result<MemberHeader,
             count.saturating_mul(unit).saturating_add(4)
         }
     };
-    Ok(MemberHeader { id: header & MEMBER_ID_MASK, len, must_understand: header & EM_MUST_UNDERSTAND != 0 })
-}
-
-fn expect_member<const BIG: bool>(input: &mut Input<'_>, id: u64) -> Result<MemberHeader, Status> {
-    let header = member_header::<BIG>(input)?;
-    let wanted = id & u64::from(MEMBER_ID_MASK);
-    match u64::from(header.id) == wanted {
-        true => Ok(header),
-        false => Err(input.fail(FaultKind::UnknownMember, wanted, header.id.into())),
-    }
+    Ok(Header { id: Some(header & MEMBER_ID_MASK), len, must_understand: header & EM_MUST_UNDERSTAND != 0 })
 }
 
 extern "C" fn get_member<const BIG: bool>(input: &mut Input<'_>, id: u64, cursor: &mut Cursor) -> Status {
-    Status::of(expect_member::<BIG>(input, id).and_then(|header| enter(input, header.len, cursor)))
+    Status::of(expect(input, member_header::<BIG>, id).and_then(|header| enter(input, header.len, cursor)))
 }
 
 extern "C" fn get_scalar_member<const BIG: bool>(input: &mut Input<'_>, argument: u64) -> Status {
-    let header = expect_member::<BIG>(input, argument & u64::from(u32::MAX));
-    Status::of(header.and_then(|header| scalar_length(input, header.len, argument >> 32)))
+    expect_scalar(input, member_header::<BIG>, argument)
 }
 
 extern "C" fn next_member<const BIG: bool>(
@@ -492,10 +482,7 @@ extern "C" fn next_member<const BIG: bool>(
         *arm = MemberTable::END;
         return Status::Ok;
     }
-    Status::of(
-        member_header::<BIG>(input)
-            .and_then(|header| enter_known(input, cursor, table, (header.id, header.len, header.must_understand), arm)),
-    )
+    Status::of(member_header::<BIG>(input).and_then(|header| enter_known(input, cursor, table, header, arm)))
 }
 
 extern "C" fn put_member<const BIG: bool>(output: &mut Output<'_>, header: u64, cursor: &mut Cursor) -> Status {

@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     layout::Scalar,
-    program::{Arithmetic, Check, Decimal, FaultKind, NO_DECIMAL, NO_VALUE, OpKind, Operand, Policy, StopBit, Wire},
+    program::{
+        Arithmetic, Check, Decimal, FaultKind, NO_DECIMAL, NO_VALUE, OpKind, Operand, Policy, SlotOp, StopBit, Wire,
+    },
 };
 
 /// The locals of a decimal.
@@ -60,9 +62,9 @@ pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
         FieldKind::Whole(decimal) => {
             let join = Decimal::Join { exponent: EXPONENT, to: Scalar::I64, policy: field.policy };
             let value = |ops: &mut Ops| {
-                ops.all([OpKind::LoadLocal(MANTISSA, Scalar::I64), OpKind::Decimal(join)]);
+                ops.all([SlotOp::LoadLocal(MANTISSA, Scalar::I64).into(), OpKind::Decimal(join)]);
                 if field.optional {
-                    ops.put(OpKind::StoreLocal(VALUE));
+                    ops.put(SlotOp::StoreLocal(VALUE));
                 }
             };
             get_parts(ops, decimal, uses, value, |_| {});
@@ -70,7 +72,7 @@ pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
         FieldKind::Bits { bits, .. } => {
             get(ops, bits, uses);
             if !field.optional {
-                ops.all([OpKind::StoreLocal(VALUE), OpKind::LoadLocal(VALUE, scalar(field))]);
+                ops.all([SlotOp::StoreLocal(VALUE), SlotOp::LoadLocal(VALUE, scalar(field))]);
             }
         }
         _ => {
@@ -86,16 +88,16 @@ pub(super) fn get(ops: &mut Ops, field: &Field, uses: &Uses) {
 pub(super) fn put(ops: &mut Ops, field: &Field, uses: &Uses) {
     match &field.kind {
         FieldKind::Decimal | FieldKind::Split(_) => {
-            ops.all([OpKind::LoadLocal(EXPONENT, Scalar::I64), within(63, Policy::Reject)]);
+            ops.all([SlotOp::LoadLocal(EXPONENT, Scalar::I64).into(), within(63, Policy::Reject)]);
             put_decimal(ops, field, uses);
         }
         FieldKind::Float { decimal, bits, .. } => put_float(ops, scalar(field), decimal, bits.as_deref(), uses),
         FieldKind::Whole(decimal) => {
-            ops.all([OpKind::Decimal(Decimal::Split { exponent: EXPONENT }), OpKind::StoreLocal(MANTISSA)]);
+            ops.all([OpKind::Decimal(Decimal::Split { exponent: EXPONENT }), SlotOp::StoreLocal(MANTISSA).into()]);
             put_decimal(ops, decimal, uses);
         }
         FieldKind::Bits { bits, .. } => {
-            ops.put(OpKind::StoreLocal(VALUE));
+            ops.put(SlotOp::StoreLocal(VALUE));
             put_value(ops, bits, VALUE, uses);
         }
         _ => {
@@ -122,7 +124,7 @@ pub(super) fn put_absent(ops: &mut Ops, field: &Field) {
 /// An integer from a local.
 fn put_value(ops: &mut Ops, field: &Field, local: u8, uses: &Uses) {
     if let Some(int) = Int::of(field) {
-        ops.put(OpKind::LoadLocal(local, int.scalar));
+        ops.put(SlotOp::LoadLocal(local, int.scalar));
         int.put(ops, &uses.of(field));
     }
 }
@@ -130,7 +132,7 @@ fn put_value(ops: &mut Ops, field: &Field, local: u8, uses: &Uses) {
 /// Emits constants for two locals.
 fn set(ops: &mut Ops, locals: [u8; 2], values: [i64; 2]) {
     for (local, value) in locals.into_iter().zip(values) {
-        ops.all([OpKind::Const(Scalar::I64, (value as u64).into()), OpKind::StoreLocal(local)]);
+        ops.all([OpKind::Const(Scalar::I64, (value as u64).into()), SlotOp::StoreLocal(local).into()]);
     }
 }
 
@@ -172,9 +174,9 @@ fn get_split(
     absent: impl FnOnce(&mut Ops),
 ) {
     let rest = |ops: &mut Ops| {
-        ops.put(OpKind::StoreLocal(EXPONENT));
+        ops.put(SlotOp::StoreLocal(EXPONENT));
         get(ops, mantissa, uses);
-        ops.put(OpKind::StoreLocal(MANTISSA));
+        ops.put(SlotOp::StoreLocal(MANTISSA));
         then(ops);
     };
     match (Int::of(exponent), exponent.operator) {
@@ -198,7 +200,7 @@ fn get_split(
             ops.test(THERE);
             ops.choose(
                 |ops| {
-                    ops.put(OpKind::LoadLocal(VALUE, int.map_or(Scalar::I64, |int| int.scalar)));
+                    ops.put(SlotOp::LoadLocal(VALUE, int.map_or(Scalar::I64, |int| int.scalar)));
                     rest(ops);
                 },
                 absent,
@@ -213,7 +215,7 @@ fn get_split(
 
 /// Exponents reach from -63 to 63.
 fn check_exponent(ops: &mut Ops, policy: Policy) {
-    ops.put(OpKind::LoadLocal(EXPONENT, Scalar::I64));
+    ops.put(SlotOp::LoadLocal(EXPONENT, Scalar::I64));
     if policy != Policy::Reject {
         // The operations behind it compute with exponents of 32 bits.
         ops.put(within(i32::MAX.into(), Policy::Reject));
@@ -227,8 +229,8 @@ fn put_decimal(ops: &mut Ops, field: &Field, uses: &Uses) {
     };
     let [exponent, mantissa] = &**parts;
     if let (Operator::Constant, Some(to)) = (exponent.operator, exponent.initial_exponent()) {
-        ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
-        ops.all([OpKind::Decimal(Decimal::Shift { exponent: EXPONENT, to }), OpKind::StoreLocal(MANTISSA)]);
+        ops.put(SlotOp::LoadLocal(MANTISSA, Scalar::I64));
+        ops.all([OpKind::Decimal(Decimal::Shift { exponent: EXPONENT, to }), SlotOp::StoreLocal(MANTISSA).into()]);
     }
     put_value(ops, exponent, EXPONENT, uses);
     put_value(ops, mantissa, MANTISSA, uses);
@@ -297,7 +299,7 @@ impl FloatIn<'_> {
     fn get_before_escape(&self, ops: &mut Ops, escape: &Field) {
         let there = |ops: &mut Ops| {
             self.join(ops);
-            ops.put(OpKind::StoreLocal(NUMBER));
+            ops.put(SlotOp::StoreLocal(NUMBER));
             ops.set(FOUND, 1);
         };
         get_parts(ops, self.decimal, self.uses, there, |ops| ops.set(FOUND, 0));
@@ -305,7 +307,7 @@ impl FloatIn<'_> {
         ops.test(FOUND);
         let found = |ops: &mut Ops| {
             refuse_both(ops);
-            ops.put(OpKind::LoadLocal(NUMBER, self.to));
+            ops.put(SlotOp::LoadLocal(NUMBER, self.to));
             self.keep(ops);
         };
         ops.choose(found, |ops| self.take_bits(ops, escape));
@@ -314,13 +316,13 @@ impl FloatIn<'_> {
     /// Emits the number of a decimal.
     fn join(&self, ops: &mut Ops) {
         let (to, policy) = (self.to, self.decimal.policy);
-        ops.put(OpKind::LoadLocal(MANTISSA, Scalar::I64));
+        ops.put(SlotOp::LoadLocal(MANTISSA, Scalar::I64));
         ops.put(OpKind::Decimal(Decimal::Join { exponent: EXPONENT, to, policy }));
     }
 
     fn keep(&self, ops: &mut Ops) {
         if self.optional {
-            ops.put(OpKind::StoreLocal(VALUE));
+            ops.put(SlotOp::StoreLocal(VALUE));
             ops.set(THERE, 1);
         }
     }
@@ -329,12 +331,12 @@ impl FloatIn<'_> {
     fn take_bits(&self, ops: &mut Ops, escape: &Field) {
         if let (Some(Scalar::U64), Scalar::F32) = (Int::of(escape).map(|int| int.scalar), self.to) {
             let (fault, policy) = (FaultKind::IntegerRange, Policy::Reject);
-            ops.put(OpKind::LoadLocal(VALUE, Scalar::U64));
+            ops.put(SlotOp::LoadLocal(VALUE, Scalar::U64));
             ops.put(OpKind::Check(Check::Within { min: 0, max: u32::MAX.into(), fault, policy }));
         }
         if !self.optional {
             ops.demand(FaultKind::MissingMember);
-            ops.put(OpKind::LoadLocal(VALUE, self.to));
+            ops.put(SlotOp::LoadLocal(VALUE, self.to));
         }
     }
 }
@@ -353,19 +355,19 @@ fn has_bit_of_mantissa(decimal: &Field) -> bool {
 /// Emits the writing of the accumulator, a floating-point number, as a decimal or its bits.
 fn put_float(ops: &mut Ops, number: Scalar, decimal: &Field, escape: Option<&Field>, uses: &Uses) {
     let exponent = decimal.exponent();
-    ops.put(OpKind::StoreLocal(NUMBER));
+    ops.put(SlotOp::StoreLocal(NUMBER));
     put_expected(ops, exponent);
-    ops.all([OpKind::LoadLocal(NUMBER, number), OpKind::Decimal(Decimal::Split { exponent: EXPONENT })]);
-    ops.put(OpKind::StoreLocal(MANTISSA));
+    ops.all([SlotOp::LoadLocal(NUMBER, number).into(), OpKind::Decimal(Decimal::Split { exponent: EXPONENT })]);
+    ops.put(SlotOp::StoreLocal(MANTISSA));
     let choose = |ops: &mut Ops, there: &dyn Fn(&mut Ops), raw: &dyn Fn(&mut Ops)| {
-        ops.put(OpKind::LoadLocal(EXPONENT, Scalar::I64));
+        ops.put(SlotOp::LoadLocal(EXPONENT, Scalar::I64));
         match (exponent.operator, exponent.initial_exponent()) {
             (Operator::Constant, Some(only)) => {
-                ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(only as u64)));
+                ops.put(SlotOp::Compute(Arithmetic::Equal, Operand::Constant(only as u64)));
                 ops.choose(there, raw);
             }
             _ => {
-                ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(NO_DECIMAL as u64)));
+                ops.put(SlotOp::Compute(Arithmetic::Equal, Operand::Constant(NO_DECIMAL as u64)));
                 ops.choose(raw, there);
             }
         }
@@ -395,19 +397,18 @@ fn put_expected(ops: &mut Ops, exponent: &Field) {
     let initial = exponent.initial_exponent();
     let initial = if exponent.operator == Operator::Delta { Some(initial.unwrap_or(0)) } else { initial };
     let known = initial.map_or(NO_VALUE, |exponent| exponent as u64);
-    let in_slot = OpKind::LoadSlot { slot: exponent.slot, scalar: Scalar::I64, initial: known };
+    let in_slot = SlotOp::LoadSlot { slot: exponent.slot, scalar: Scalar::I64, initial: known };
     match (exponent.has_slot(), exponent.operator) {
         // The slot begins with a value that is one less.
         (true, Operator::Increment) if initial.is_some() => {
             let otherwise = ops.block(|ops| ops.put(OpKind::Const(Scalar::I64, known.into())));
             let assigned = ops.block(|ops| ops.put(in_slot));
-            ops.put(OpKind::SlotState(exponent.slot));
-            ops.put(OpKind::Switch { arms: [([exponent.tag.into()].into(), assigned)].into(), otherwise });
+            ops.switch(exponent.slot, [([exponent.tag.into()].into(), assigned)].into(), otherwise);
         }
         (true, _) => ops.put(in_slot),
         (false, _) => ops.put(OpKind::Const(Scalar::I64, known.into())),
     }
-    ops.put(OpKind::StoreLocal(EXPONENT));
+    ops.put(SlotOp::StoreLocal(EXPONENT));
 }
 
 impl<'f> Parts<'f> {
@@ -440,15 +441,15 @@ impl<'f> Parts<'f> {
     /// Emits the loading of the slots' values into locals.
     fn load(&self, ops: &mut Ops, into: [u8; 2]) {
         for ((slot, _, begins), local) in self.each().into_iter().zip(into) {
-            ops.put(OpKind::LoadSlot { slot, scalar: Scalar::I64, initial: begins.unwrap_or(NO_VALUE) });
-            ops.put(OpKind::StoreLocal(local));
+            ops.put(SlotOp::LoadSlot { slot, scalar: Scalar::I64, initial: begins.unwrap_or(NO_VALUE) });
+            ops.put(SlotOp::StoreLocal(local));
         }
     }
 
     fn store(&self, ops: &mut Ops) {
         for (slot, local, _) in self.each() {
-            ops.put(OpKind::LoadLocal(local, Scalar::I64));
-            ops.put(OpKind::StoreSlot { slot, kind: self.field.tag });
+            ops.put(SlotOp::LoadLocal(local, Scalar::I64));
+            ops.put(SlotOp::StoreSlot { slot, kind: self.field.tag });
         }
     }
 
@@ -485,7 +486,7 @@ impl<'f> Parts<'f> {
                 );
             }
             Operator::Copy => {
-                let empty = |ops: &mut Ops| ops.put(OpKind::EmptySlot(self.field.slot));
+                let empty = |ops: &mut Ops| ops.put(SlotOp::EmptySlot(self.field.slot));
                 ops.put(OpKind::TakeBit);
                 ops.choose(
                     |ops| self.get_sent(ops, None, keep, empty),
@@ -516,9 +517,9 @@ impl<'f> Parts<'f> {
     /// Emits the reading of both parts, with the continuations for present and for absent ones.
     fn get_sent(&self, ops: &mut Ops, base: Option<u8>, then: impl Fn(&mut Ops), absent: impl FnOnce(&mut Ops)) {
         let [exponent, mantissa] = self.form(base);
-        ops.all([OpKind::Get(Wire::StopBit(exponent)), OpKind::StoreLocal(EXPONENT)]);
+        ops.all([OpKind::Get(Wire::StopBit(exponent)), SlotOp::StoreLocal(EXPONENT).into()]);
         let rest = |ops: &mut Ops| {
-            ops.all([OpKind::Get(Wire::StopBit(mantissa)), OpKind::StoreLocal(MANTISSA)]);
+            ops.all([OpKind::Get(Wire::StopBit(mantissa)), SlotOp::StoreLocal(MANTISSA).into()]);
             if base.is_some() {
                 ops.check_base((self.field.slot, self.field.tag), &self.slot);
             }
@@ -535,8 +536,7 @@ impl<'f> Parts<'f> {
         let (exponent, mantissa) = self.begins().unwrap_or_default();
         let initial = ops.block(|ops| set(ops, BASES, [exponent, mantissa]));
         let otherwise = ops.block(|ops| self.load(ops, BASES));
-        ops.put(OpKind::SlotState(self.field.slot));
-        ops.put(OpKind::Switch { arms: [([0].into(), initial)].into(), otherwise });
+        ops.switch(self.field.slot, [([0].into(), initial)].into(), otherwise);
     }
 
     fn put(&self, ops: &mut Ops) {
@@ -559,7 +559,7 @@ impl<'f> Parts<'f> {
                 let kind = self.field.tag;
                 let [exponent, mantissa] = self.each();
                 let has = |ops: &mut Ops, (slot, local, initial): (u32, u8, Option<u64>)| {
-                    ops.all([OpKind::LoadLocal(local, Scalar::I64), OpKind::SlotHas { slot, kind, initial }]);
+                    ops.all([SlotOp::LoadLocal(local, Scalar::I64), SlotOp::SlotHas { slot, kind, initial }]);
                 };
                 has(ops, exponent);
                 ops.choose(|ops| has(ops, mantissa), |ops| ops.put(OpKind::Const(Scalar::Bool, 0)));
@@ -588,8 +588,8 @@ impl<'f> Parts<'f> {
     /// Emits a comparison of the parts with constants.
     fn compare(&self, ops: &mut Ops, (exponent, mantissa): (i64, i64)) {
         let is = |ops: &mut Ops, local: u8, value: i64| {
-            ops.put(OpKind::LoadLocal(local, Scalar::I64));
-            ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(value as u64)));
+            ops.put(SlotOp::LoadLocal(local, Scalar::I64));
+            ops.put(SlotOp::Compute(Arithmetic::Equal, Operand::Constant(value as u64)));
         };
         is(ops, EXPONENT, exponent);
         ops.choose(|ops| is(ops, MANTISSA, mantissa), |ops| ops.put(OpKind::Const(Scalar::Bool, 0)));
@@ -597,7 +597,7 @@ impl<'f> Parts<'f> {
 
     fn put_sent(&self, ops: &mut Ops, base: Option<u8>) {
         for (local, form) in [EXPONENT, MANTISSA].into_iter().zip(self.form(base)) {
-            ops.all([OpKind::LoadLocal(local, Scalar::I64), OpKind::Put(Wire::StopBit(form))]);
+            ops.all([SlotOp::LoadLocal(local, Scalar::I64).into(), OpKind::Put(Wire::StopBit(form))]);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     codec::lower::{DecodeDialect, DecodeWalk, LowerError, MemberIn, Slot, UnionIn},
     layout::Scalar,
-    program::{Block, Bytes, Check, FaultKind, Op, OpKind, PathId, Place, Source, TextForm, Wire},
+    program::{Block, Bytes, Check, FaultKind, Op, OpKind, PathId, Place, SlotOp, Source, TextForm, Wire},
     schema::{DefId, Type},
 };
 
@@ -31,7 +31,7 @@ impl DecodeDialect for Lowering<'_> {
                 walk.store(ty, scalar, slot)
             }
             (Plan::Word(local), _) => {
-                walk.emit(OpKind::LoadLocal(local, Scalar::I64));
+                walk.emit(OpKind::Slot(SlotOp::LoadLocal(local, Scalar::I64)));
                 walk.store(ty, Scalar::I64, slot)
             }
             (Plan::Wide, _) => walk.get(ty, Wire::Kernel(&WIDE), slot),
@@ -226,7 +226,7 @@ impl Lowering<'_> {
 
     fn items(&self, walk: &mut DecodeWalk<'_>, group: &Rc<Group>, members: &[MemberIn<'_>]) -> Done {
         if group.reset {
-            walk.emit(OpKind::Forget { except: self.kept() });
+            walk.emit(OpKind::Slot(SlotOp::Forget { except: self.kept() }));
         }
         let by_name: BTreeMap<&str, &MemberIn<'_>> = members.iter().map(|m| (&*m.writer.name, m)).collect();
         for item in &group.items {
@@ -252,7 +252,7 @@ impl Lowering<'_> {
                 ops.demand(FaultKind::MissingMember);
             }
             if field.optional || pending {
-                ops.put(OpKind::LoadLocal(VALUE, scalar));
+                ops.put(SlotOp::LoadLocal(VALUE, scalar));
             }
         });
         walk.append(block);
@@ -268,7 +268,7 @@ impl Lowering<'_> {
                 return ops.test(THERE);
             }
             if !matches!(field.kind, FieldKind::Decimal | FieldKind::Split(_)) {
-                ops.put(OpKind::StoreLocal(VALUE));
+                ops.put(SlotOp::StoreLocal(VALUE));
             }
             ops.put(OpKind::Const(Scalar::Bool, 1));
         });

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, LowerError, MemberOut, UnionOut},
     layout::Scalar,
-    program::{Block, Bytes, FaultKind, Op, OpKind, Overflow, PathId, Place, TextForm, Wire},
+    program::{Block, Bytes, FaultKind, Op, OpKind, Overflow, PathId, Place, SlotOp, TextForm, Wire},
     schema::{DefId, Type},
 };
 
@@ -37,7 +37,7 @@ impl EncodeDialect for Lowering<'_> {
                 if memory != Scalar::I64 {
                     walk.emit(OpKind::Convert(Scalar::I64));
                 }
-                walk.emit(OpKind::StoreLocal(local));
+                walk.emit(OpKind::Slot(SlotOp::StoreLocal(local)));
             }
             _ => walk.emit(OpKind::Put(Wire::Kernel(&WIDE))),
         }
@@ -213,7 +213,7 @@ impl Lowering<'_> {
     }
 
     fn reset(&self, walk: &mut EncodeWalk<'_>) {
-        walk.emit(OpKind::Forget { except: self.kept() });
+        walk.emit(OpKind::Slot(SlotOp::Forget { except: self.kept() }));
     }
 
     fn item(&self, walk: &mut EncodeWalk<'_>, item: &Item, members: &BTreeMap<&str, &MemberOut<'_>>) -> Done {

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 
+pub(super) use super::template::OperatorKind as Operator;
 use crate::{layout::Scalar, program::Policy};
 
 /// A field, for both directions.
@@ -25,25 +26,6 @@ pub(super) struct Field {
     pub initial: Option<Initial>,
     /// The policy for deviations that the specification calls reportable.
     pub policy: Policy,
-}
-
-/// How a field refers to the previous value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operator {
-    /// It does not.
-    None,
-    /// Always the initial value.
-    Constant,
-    /// Omitted if it is the initial value.
-    Default,
-    /// Omitted if it is the previous value.
-    Copy,
-    /// Omitted if it is one more than the previous value.
-    Increment,
-    /// Sent as the difference from the previous value.
-    Delta,
-    /// Sent as the end that differs from the previous value.
-    Tail,
 }
 
 /// The type of a field.

@@ -9,7 +9,9 @@ use alloc::{collections::BTreeMap, vec, vec::Vec};
 use super::field::{Field, FieldKind, Initial, Operator};
 use crate::{
     layout::Scalar,
-    program::{Arithmetic, Block, Check, FaultKind, NO_VALUE, Op, OpKind, Operand, PathId, Policy, StopBit, Wire},
+    program::{
+        Arithmetic, Block, Check, FaultKind, NO_VALUE, Op, OpKind, Operand, PathId, Policy, SlotOp, StopBit, Wire,
+    },
 };
 
 /// The local of a value.
@@ -164,12 +166,12 @@ impl Int {
         StopBit { base: Some(BASE), ..self.form() }
     }
 
-    fn load(&self) -> OpKind {
-        OpKind::LoadSlot { slot: self.slot, scalar: self.scalar, initial: self.begins().unwrap_or(NO_VALUE) }
+    fn load(&self) -> SlotOp {
+        SlotOp::LoadSlot { slot: self.slot, scalar: self.scalar, initial: self.begins().unwrap_or(NO_VALUE) }
     }
 
-    fn store(&self) -> OpKind {
-        OpKind::StoreSlot { slot: self.slot, kind: self.kind }
+    fn store(&self) -> SlotOp {
+        SlotOp::StoreSlot { slot: self.slot, kind: self.kind }
     }
 
     fn constant(&self, bits: u64) -> OpKind {
@@ -209,7 +211,7 @@ impl Int {
     /// Emits the move of the value that was read to its place: accumulator or local.
     fn keep(&self, ops: &mut Ops) {
         if self.optional {
-            ops.put(OpKind::StoreLocal(VALUE));
+            ops.put(SlotOp::StoreLocal(VALUE));
         }
     }
 
@@ -223,11 +225,11 @@ impl Int {
         self.get_plain(ops);
         let keep = |ops: &mut Ops| {
             if self.optional {
-                ops.put(OpKind::LoadLocal(VALUE, self.scalar));
+                ops.put(SlotOp::LoadLocal(VALUE, self.scalar));
             }
             ops.put(self.store());
         };
-        ops.if_there(self.optional, keep, |ops| ops.put(OpKind::EmptySlot(self.slot)));
+        ops.if_there(self.optional, keep, |ops| ops.put(SlotOp::EmptySlot(self.slot)));
     }
 
     fn get_left_out(&self, ops: &mut Ops, slot: &SlotUse) {
@@ -237,7 +239,7 @@ impl Int {
                 false => ops.put(self.load()),
             }
             if self.operator == Operator::Increment {
-                ops.put(OpKind::Compute(Arithmetic::Add, Operand::Constant(1)));
+                ops.put(SlotOp::Compute(Arithmetic::Add, Operand::Constant(1)));
             }
             if is_initial || self.operator == Operator::Increment {
                 ops.put(self.store());
@@ -248,7 +250,7 @@ impl Int {
             }
         };
         let absent = |ops: &mut Ops| {
-            ops.all([self.constant(0), OpKind::StoreLocal(VALUE)]);
+            ops.all([self.constant(0), SlotOp::StoreLocal(VALUE).into()]);
             ops.set(THERE, 0);
         };
         let begins = self.begins().map(|_| slot.agrees);
@@ -266,9 +268,9 @@ impl Int {
             ops.put(self.load());
         } else {
             let otherwise = ops.block(|ops| ops.put(self.load()));
-            ops.all([OpKind::SlotState(self.slot), OpKind::Switch { arms, otherwise }]);
+            ops.switch(self.slot, arms, otherwise);
         }
-        ops.put(OpKind::StoreLocal(BASE));
+        ops.put(SlotOp::StoreLocal(BASE));
     }
 
     fn get_difference(&self, ops: &mut Ops, slot: &SlotUse) {
@@ -279,9 +281,9 @@ impl Int {
         }
         let keep = |ops: &mut Ops| {
             ops.check_base((self.slot, self.kind), slot);
-            ops.all([OpKind::LoadLocal(VALUE, self.scalar), self.store()]);
+            ops.all([SlotOp::LoadLocal(VALUE, self.scalar), self.store()]);
         };
-        ops.put(OpKind::StoreLocal(VALUE));
+        ops.put(SlotOp::StoreLocal(VALUE));
         ops.if_there(self.optional, keep, |_| {});
     }
 
@@ -291,7 +293,7 @@ impl Int {
         match (self.operator, self.initial) {
             (Operator::None, _) => ops.put(plain),
             (Operator::Constant, initial) => {
-                ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(initial.unwrap_or(0))));
+                ops.put(SlotOp::Compute(Arithmetic::Equal, Operand::Constant(initial.unwrap_or(0))));
                 ops.put_constant(self.optional);
             }
             (Operator::Default, None) => {
@@ -299,25 +301,25 @@ impl Int {
                 ops.put(plain);
             }
             (Operator::Default, Some(initial)) => {
-                ops.put(OpKind::StoreLocal(VALUE));
-                ops.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(initial)));
-                ops.put_unless(|_| {}, |ops| ops.all([OpKind::LoadLocal(VALUE, self.scalar), plain]));
+                ops.put(SlotOp::StoreLocal(VALUE));
+                ops.put(SlotOp::Compute(Arithmetic::Equal, Operand::Constant(initial)));
+                ops.put_unless(|_| {}, |ops| ops.all([SlotOp::LoadLocal(VALUE, self.scalar).into(), plain]));
             }
             (Operator::Delta, _) => {
-                ops.put(OpKind::StoreLocal(VALUE));
+                ops.put(SlotOp::StoreLocal(VALUE));
                 self.base(ops, slot);
                 ops.check_base((self.slot, self.kind), slot);
-                ops.all([OpKind::LoadLocal(VALUE, self.scalar), self.store()]);
+                ops.all([SlotOp::LoadLocal(VALUE, self.scalar), self.store()]);
                 ops.put(OpKind::Put(Wire::StopBit(self.difference())));
             }
             _ => {
-                ops.put(OpKind::StoreLocal(VALUE));
+                ops.put(SlotOp::StoreLocal(VALUE));
                 if self.operator == Operator::Increment {
-                    ops.put(OpKind::Compute(Arithmetic::Subtract, Operand::Constant(1)));
+                    ops.put(SlotOp::Compute(Arithmetic::Subtract, Operand::Constant(1)));
                 }
-                ops.put(OpKind::SlotHas { slot: self.slot, kind: self.kind, initial: self.begins() });
+                ops.put(SlotOp::SlotHas { slot: self.slot, kind: self.kind, initial: self.begins() });
                 let changes = self.operator == Operator::Increment || self.begins().is_some() && !slot.agrees;
-                let keep = |ops: &mut Ops| ops.all([OpKind::LoadLocal(VALUE, self.scalar), self.store()]);
+                let keep = |ops: &mut Ops| ops.all([SlotOp::LoadLocal(VALUE, self.scalar), self.store()]);
                 ops.put_unless(
                     |ops| {
                         if changes {
@@ -370,8 +372,8 @@ impl Ops {
     }
 
     /// Emits an operation.
-    pub fn put(&mut self, kind: OpKind) {
-        self.ops.push(Op { path: self.path, kind });
+    pub fn put(&mut self, kind: impl Into<OpKind>) {
+        self.ops.push(Op { path: self.path, kind: kind.into() });
     }
 
     /// Emits the operations of a block.
@@ -398,8 +400,14 @@ impl Ops {
     }
 
     /// Emits several operations.
-    pub fn all<const N: usize>(&mut self, kinds: [OpKind; N]) {
+    pub fn all<const N: usize>(&mut self, kinds: [impl Into<OpKind>; N]) {
         kinds.into_iter().for_each(|kind| self.put(kind));
+    }
+
+    /// Emits a choice by the state of a slot.
+    pub fn switch(&mut self, slot: u32, arms: Vec<(Vec<i64>, Block)>, otherwise: Block) {
+        self.put(SlotOp::SlotState(slot));
+        self.put(OpKind::Switch { arms, otherwise });
     }
 
     /// Emits a choice by whether the value is present, if it is optional.
@@ -433,13 +441,13 @@ impl Ops {
 
     /// Emits a small number for a local.
     pub fn set(&mut self, local: u8, value: u64) {
-        self.all([OpKind::Const(Scalar::U8, value.into()), OpKind::StoreLocal(local)]);
+        self.all([OpKind::Const(Scalar::U8, value.into()), SlotOp::StoreLocal(local).into()]);
     }
 
     /// Emits a test of a local that is 1 or 0.
     pub fn test(&mut self, local: u8) {
-        self.put(OpKind::LoadLocal(local, Scalar::U8));
-        self.put(OpKind::Compute(Arithmetic::Equal, Operand::Constant(1)));
+        self.put(SlotOp::LoadLocal(local, Scalar::U8));
+        self.put(SlotOp::Compute(Arithmetic::Equal, Operand::Constant(1)));
     }
 
     /// Emits a fault if the value is absent.
@@ -490,8 +498,8 @@ impl Ops {
             _ => {
                 let labels = if has_initial { vec![EMPTY] } else { vec![UNDEFINED, EMPTY] };
                 let (same, otherwise) = (self.block(|ops| ops.bit(false)), self.block(null));
-                self.all([OpKind::SlotState(slot), OpKind::Switch { arms: vec![(labels, same)], otherwise }]);
-                self.put(OpKind::EmptySlot(slot));
+                self.switch(slot, vec![(labels, same)], otherwise);
+                self.put(SlotOp::EmptySlot(slot));
             }
         }
     }
@@ -513,7 +521,7 @@ impl Ops {
             Some(false) => arms.push((vec![UNDEFINED], self.block(|ops| value(ops, true)))),
             None if optional => {
                 let block = self.block(|ops| {
-                    ops.put(OpKind::EmptySlot(slot));
+                    ops.put(SlotOp::EmptySlot(slot));
                     absent(ops);
                 });
                 arms.push((vec![UNDEFINED, EMPTY], block));
@@ -548,7 +556,7 @@ impl Ops {
             }
             arms.push((labels, core::mem::replace(&mut otherwise, fault)));
         }
-        self.all([OpKind::SlotState(slot), OpKind::Switch { arms, otherwise }]);
+        self.switch(slot, arms, otherwise);
     }
 
     /// Emits a fault if the slot has no base for a difference.
@@ -562,7 +570,6 @@ impl Ops {
     /// Emits a fault if the slot has a value of another type.
     pub fn check_kind(&mut self, (slot, kind): (u32, u8)) {
         let otherwise = self.fault(FaultKind::PreviousType);
-        self.put(OpKind::SlotState(slot));
-        self.put(OpKind::Switch { arms: vec![(vec![UNDEFINED, EMPTY, kind.into()], Block::default())], otherwise });
+        self.switch(slot, vec![(vec![UNDEFINED, EMPTY, kind.into()], Block::default())], otherwise);
     }
 }

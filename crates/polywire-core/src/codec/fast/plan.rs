@@ -292,7 +292,7 @@ impl Slots {
         let field = Field {
             kind: kind(ty),
             optional,
-            operator: meaning(operator.kind),
+            operator: operator.kind,
             slot,
             text,
             tag: tag(ty),
@@ -346,18 +346,6 @@ fn tag(ty: FieldType) -> u8 {
         FieldType::Ascii => 21,
         FieldType::Unicode => 22,
         FieldType::Bytes => 23,
-    }
-}
-
-fn meaning(kind: OperatorKind) -> Operator {
-    match kind {
-        OperatorKind::None => Operator::None,
-        OperatorKind::Constant => Operator::Constant,
-        OperatorKind::Default => Operator::Default,
-        OperatorKind::Copy => Operator::Copy,
-        OperatorKind::Increment => Operator::Increment,
-        OperatorKind::Delta => Operator::Delta,
-        OperatorKind::Tail => Operator::Tail,
     }
 }
 

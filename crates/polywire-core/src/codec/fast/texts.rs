@@ -13,7 +13,9 @@ use super::{
 };
 use crate::{
     layout::Scalar,
-    program::{ByteSlot, Bytes, BytesForm, Check, Coding, FaultKind, OpKind, PartKernel, Policy, StopBit, Wire},
+    program::{
+        ByteSlot, Bytes, BytesForm, Check, Coding, FaultKind, OpKind, PartKernel, Policy, SlotOp, StopBit, Wire,
+    },
 };
 
 /// The local of the number that goes with a part.
@@ -128,14 +130,14 @@ impl<'f> Text<'f> {
                     then(ops);
                 };
                 let empty = |ops: &mut Ops| {
-                    ops.put(OpKind::EmptySlot(self.field.slot));
+                    ops.put(SlotOp::EmptySlot(self.field.slot));
                     absent(ops);
                 };
                 ops.put(OpKind::TakeBit);
                 ops.choose(|ops| self.get_sent(ops, &keep, &empty), |ops| self.get_left_out(ops, then, absent));
             }
             Operator::Delta => {
-                ops.all([OpKind::Get(Wire::StopBit(self.number())), OpKind::StoreLocal(NUMBER)]);
+                ops.all([OpKind::Get(Wire::StopBit(self.number())), SlotOp::StoreLocal(NUMBER).into()]);
                 let rest = |ops: &mut Ops| {
                     ops.put(OpKind::Bytes(Bytes::Get(self.form(false))));
                     ops.check_base((self.field.slot, self.field.tag), &self.uses);
@@ -233,8 +235,8 @@ impl<'f> Text<'f> {
             (Operator::Delta, _) => {
                 let (min, max) = (i32::MIN.into(), i32::MAX.into());
                 let within = Check::Within { min, max, fault: FaultKind::Subtraction, policy: Policy::Reject };
-                ops.all([self.part(), OpKind::LoadLocal(NUMBER, Scalar::I64), OpKind::Check(within)]);
-                ops.all([OpKind::LoadLocal(NUMBER, Scalar::I32), OpKind::Put(Wire::StopBit(self.number()))]);
+                ops.all([self.part(), SlotOp::LoadLocal(NUMBER, Scalar::I64).into(), OpKind::Check(within)]);
+                ops.all([SlotOp::LoadLocal(NUMBER, Scalar::I32).into(), OpKind::Put(Wire::StopBit(self.number()))]);
                 ops.all([sent, load.clone(), self.store()]);
             }
         }

@@ -140,12 +140,7 @@ impl DecodeDialect for Decode<'_> {
             arms.push(Arm { prefix: Some(prefix), ..self.arm(walk, member, key, form)? });
             if let OnRepeat::Arm(_) = again {
                 let body = walk.block(|walk| self.member(walk, member, form, From::MoreElements))?;
-                more.push(Arm {
-                    key: MemberKey { id: 0, name: [].into() },
-                    prefix: None,
-                    body,
-                    absent: Block::default(),
-                });
+                more.push(without_key(body));
             }
         }
         arms.extend(more);
@@ -179,6 +174,11 @@ impl DecodeDialect for Decode<'_> {
             Ok(())
         })
     }
+}
+
+/// The arm for further elements of a field, which only [`OnRepeat::Arm`] refers to.
+fn without_key(body: Block) -> Arm {
+    Arm { key: MemberKey { id: 0, name: [].into() }, prefix: None, body, absent: Block::default() }
 }
 
 /// Puts the region of a message around the root.
@@ -298,12 +298,7 @@ impl<'a> Decode<'a> {
         if !is_array {
             self.next.set(From::MoreElements);
             let more = walk.block(|walk| fields(self, walk))?;
-            arms.push(Arm {
-                key: MemberKey { id: 0, name: [].into() },
-                prefix: None,
-                body: more,
-                absent: Block::default(),
-            });
+            arms.push(without_key(more));
         }
         let body = walk.block(|walk| {
             walk.members(&delimiters::FIELDS, arms);

@@ -5,7 +5,7 @@ use alloc::string::String;
 use super::kinds::{END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT};
 use super::varint::gather;
 use crate::{
-    codec::lower::one_way,
+    codec::lower::{kinds::fixed, one_way},
     layout::Scalar,
     program::{
         ActionKernel, Cursor, Elements, FaultKind, Input, ScalarKernel, Status, TextKernel,
@@ -125,17 +125,6 @@ pub(super) fn bytes<'a>(input: &mut Input<'a>) -> Read<&'a [u8]> {
     expect(input, LENGTH)?;
     let len = length(input)?;
     input.take(len)
-}
-
-#[inline(always)]
-pub(super) fn fixed<const N: usize>(input: &mut Input<'_>) -> Read<[u8; N]> {
-    match input.rest().first_chunk::<N>() {
-        Some(bytes) => {
-            input.seek(input.position() + N);
-            Ok(*bytes)
-        }
-        None => Err(input.fail(FaultKind::Truncated, N as u64, input.remaining() as u64)),
-    }
 }
 
 pub(super) extern "C" fn boolean(input: &mut Input<'_>, value: &mut u64) -> Status {

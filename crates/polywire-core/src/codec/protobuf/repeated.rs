@@ -2,11 +2,12 @@
 
 use super::{
     delimiters::same_field,
-    get::{fixed, open, unzigzag, varint},
+    get::{open, unzigzag, varint},
     kinds::{FIXED32, FIXED64, Form, LENGTH, VARINT},
     put::{put_varint, zigzag},
 };
 use crate::{
+    codec::lower::kinds::fixed,
     layout::Scalar,
     program::{
         Elements, FaultKind, Input, Output, SliceKernel, Status,

@@ -273,19 +273,11 @@ extern "C" fn put_bool(output: &mut Output<'_>, word: u64) -> Status {
     output.put(if word == 0 { b"false" } else { b"true" })
 }
 
-static CHAR8: ScalarKernel = ScalarKernel::new("xml char", Scalar::U8, get_char8, put_char);
-static CHAR16: ScalarKernel = ScalarKernel::new("xml wchar", Scalar::U16, get_char16, put_char);
-
-extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
-    get_char(input, word, 0xFF)
-}
-
-extern "C" fn get_char16(input: &mut Input<'_>, word: &mut u64) -> Status {
-    get_char(input, word, 0xFFFF)
-}
+static CHAR8: ScalarKernel = ScalarKernel::new("xml char", Scalar::U8, get_char::<0xFF>, put_char);
+static CHAR16: ScalarKernel = ScalarKernel::new("xml wchar", Scalar::U16, get_char::<0xFFFF>, put_char);
 
 /// A text of one character, or half of a surrogate pair as `_xHHHH_`.
-fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
+extern "C" fn get_char<const LARGEST: u32>(input: &mut Input<'_>, word: &mut u64) -> Status {
     let start = input.position();
     let mut buffer = [0; 64];
     let code = match tokens::text(input) {
@@ -299,14 +291,14 @@ fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
         Err(status) => return status,
     };
     match code {
-        Some(code) if code <= largest => {
+        Some(code) if code <= LARGEST => {
             *word = code.into();
             Status::Ok
         }
         other => {
             input.seek(start);
             match other {
-                Some(_) => input.fail(FaultKind::OutOfRange, (32 - largest.leading_zeros()).into(), 0),
+                Some(_) => input.fail(FaultKind::OutOfRange, (32 - LARGEST.leading_zeros()).into(), 0),
                 None => tokens::wrong_kind(input),
             }
         }

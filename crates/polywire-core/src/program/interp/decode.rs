@@ -22,11 +22,11 @@ use crate::{
 /// `program` is a verified decode program, and `value` points to a live value of its layout's root
 /// that nothing else refers to.
 pub(crate) unsafe fn decode(program: &Program, input: &mut Input<'_>, value: *mut u8) -> Status {
-    Status::of(Run { program, input, accumulator: 0, scalar: Scalar::U64 }.block(&program.root, value))
+    Status::of(Run::new(program, input, 0, Scalar::U64).block(&program.root, value))
 }
 
 /// One run of a program: its input, and the accumulator with its type.
-pub(super) struct Run<'r, 'a> {
+pub(crate) struct Run<'r, 'a> {
     pub(super) program: &'r Program,
     pub(super) input: &'r mut Input<'a>,
     pub(super) accumulator: i128,
@@ -35,7 +35,12 @@ pub(super) struct Run<'r, 'a> {
 
 // In all methods, `frame` points to a live value of the block's frame node, for which the verifier
 // checked all places; or it is dangling if all places are sinks.
-impl<'r> Run<'r, '_> {
+impl<'r, 'a> Run<'r, 'a> {
+    /// A run with this word of this type in the accumulator.
+    pub(crate) fn new(program: &'r Program, input: &'r mut Input<'a>, word: u64, scalar: Scalar) -> Run<'r, 'a> {
+        Run { program, input, accumulator: from_word(word, scalar), scalar }
+    }
+
     fn block(&mut self, block: &'r Block, frame: *mut u8) -> Done {
         block.0.iter().try_for_each(|op| self.named(op, frame))
     }
@@ -73,7 +78,7 @@ impl<'r> Run<'r, '_> {
                 let shape = SequenceShape { element, bound: *bound, overflow, min_wire: *min_wire };
                 match source {
                     Source::Count => self.counted(*place, &shape, frame),
-                    Source::Fixed(n) => self.fixed(*place, *n, element, frame),
+                    Source::Fixed(n) => self.elements(*place, element, *n as usize, address(*place, frame)),
                     Source::Dialect(dialect) => self.delimited(*place, dialect, &shape, false, frame),
                     Source::Append(dialect) => self.delimited(*place, dialect, &shape, true, frame),
                 }
@@ -102,17 +107,8 @@ impl<'r> Run<'r, '_> {
                 self.set(i128::from(bit), Scalar::Bool)
             }
             OpKind::KnownBits { zeros, one } => state::expect_bits(self.input, *zeros, *one).ok(),
-            OpKind::Forget { .. }
-            | OpKind::LoadSlot { .. }
-            | OpKind::StoreSlot { .. }
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. }
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..) => {
-                (self.accumulator, self.scalar) =
-                    slots::run(&op.kind, self.input.state(), self.accumulator, self.scalar);
+            OpKind::Slot(op) => {
+                (self.accumulator, self.scalar) = slots::run(*op, self.input.state(), self.accumulator, self.scalar);
                 Ok(())
             }
             OpKind::Decimal(Decimal::Join { exponent, to, policy }) => {
@@ -270,7 +266,7 @@ impl<'r> Run<'r, '_> {
     }
 
     /// The accumulator as a number of elements, if the message can hold that many.
-    pub(super) fn count(&mut self, min_wire: u32) -> Done<usize> {
+    fn count(&mut self, min_wire: u32) -> Done<usize> {
         let (count, most) = (self.accumulator, self.input.limits.elements);
         if count > i128::from(most) {
             return Err(self.fail(FaultKind::Limit, u64::from(most), count as u64));
@@ -372,7 +368,7 @@ impl<'r> Run<'r, '_> {
     ///
     /// # Safety
     /// `at` is a live sequence of the node.
-    pub(super) unsafe fn resize(&mut self, sequence: &SequenceNode, at: *mut u8, len: usize) -> Done<*mut u8> {
+    unsafe fn resize(&mut self, sequence: &SequenceNode, at: *mut u8, len: usize) -> Done<*mut u8> {
         // SAFETY: `at` is a live sequence of the node by the contract, and the program runs on it
         // alone.
         unsafe {
@@ -381,69 +377,107 @@ impl<'r> Run<'r, '_> {
         }
     }
 
-    /// Grows the sequence, if necessary, until it has an element with this index, and returns its
-    /// first element.
+    /// Takes the accumulator as the number of elements, and makes the sequence as long. Returns the
+    /// number and the first element.
     ///
     /// # Safety
-    /// `at` is a live sequence of the node.
-    pub(super) unsafe fn room(&mut self, sequence: &SequenceNode, at: *mut u8, index: usize) -> Done<*mut u8> {
-        // SAFETY: `at` is a live sequence of the node by the contract, and the program runs on it
-        // alone.
-        unsafe {
-            let (data, len) = sequence.access.slice_mut(at);
-            if index < len { Ok(data) } else { self.resize(sequence, at, (2 * len).max(4)) }
+    /// `at` is a live sequence at the place, or anything for a sink.
+    pub(crate) unsafe fn begin_sequence(
+        &mut self,
+        place: Place,
+        (bound, overflow, min_wire): (u32, &Overflow, u32),
+        at: *mut u8,
+    ) -> Done<(usize, *mut u8)> {
+        let count = self.count(min_wire)?;
+        keep(count, bound, overflow).map_err(|()| self.fail(FaultKind::Bound, bound.into(), count as u64))?;
+        let Place::At { node, .. } = place else { return Ok((count, at)) };
+        // SAFETY: `at` is a live sequence of the node by the contract.
+        Ok((count, unsafe { self.resize(sequence_node(&self.program.layout, node), at, count)? }))
+    }
+
+    /// The element with an index that the dialect has announced. Grows a sequence if necessary.
+    ///
+    /// # Safety
+    /// `at` is a live sequence or array at the place, or anything for a sink.
+    pub(crate) unsafe fn element_at(
+        &mut self,
+        place: Place,
+        (bound, overflow): (u32, &Overflow),
+        at: *mut u8,
+        index: usize,
+    ) -> Done<*mut u8> {
+        self.admit(index + 1, bound, overflow)?;
+        let data = match place.node().map(|node| &self.program.layout.node(node).kind) {
+            Some(Kind::Array { len, .. }) if index >= *len as usize => {
+                return Err(self.fail(FaultKind::Count, (*len).into(), index as u64 + 1));
+            }
+            // SAFETY: `at` is a live sequence of the node by the contract, and the program runs on
+            // it alone.
+            Some(Kind::Sequence(sequence)) => unsafe {
+                let (data, len) = sequence.access.slice_mut(at);
+                if index < len { data } else { self.resize(sequence, at, (2 * len).max(4))? }
+            },
+            _ => at,
+        };
+        Ok(data.wrapping_add(index * self.stride(place)))
+    }
+
+    /// Cuts a sequence to those of `count` elements that its bound keeps, or refuses an incomplete
+    /// array.
+    ///
+    /// # Safety
+    /// `at` is a live sequence or array at the place, or anything for a sink.
+    pub(crate) unsafe fn end_sequence(
+        &mut self,
+        place: Place,
+        (bound, overflow): (u32, &Overflow),
+        at: *mut u8,
+        count: usize,
+    ) -> Done {
+        match place.node().map(|node| &self.program.layout.node(node).kind) {
+            Some(Kind::Array { len, .. }) if count != *len as usize => {
+                Err(self.fail(FaultKind::Count, (*len).into(), count as u64))
+            }
+            Some(Kind::Sequence(sequence)) => {
+                let kept = keep(count, bound, overflow).unwrap_or(count);
+                // SAFETY: `at` is a live sequence of the node by the contract, and no pointer to
+                // its elements is used any more.
+                unsafe { self.resize(sequence, at, kept).map(drop) }
+            }
+            _ => Ok(()),
         }
     }
 
-    fn elements(&mut self, element: &'r Block, count: usize, data: *mut u8, stride: usize) -> Done {
-        for i in 0..count {
-            self.element(element, i, data, stride)?;
-        }
-        Ok(())
+    /// Bytes from one element to the next; 0 for a sink, so that its dangling frame does not
+    /// change.
+    fn stride(&self, place: Place) -> usize {
+        let layout = &self.program.layout;
+        let element = match place.node().map(|node| &layout.node(node).kind) {
+            Some(Kind::Sequence(sequence)) => sequence.element,
+            Some(Kind::Array { element, .. }) => *element,
+            _ => return 0,
+        };
+        layout.node(element).size as usize
     }
 
-    fn element(&mut self, element: &'r Block, i: usize, data: *mut u8, stride: usize) -> Done {
-        // A sink has stride 0, so that its dangling frame does not change.
-        let frame = data.wrapping_add(i * stride);
+    /// Decodes `count` elements from `data` on.
+    fn elements(&mut self, place: Place, element: &'r Block, count: usize, data: *mut u8) -> Done {
+        let stride = self.stride(place);
+        (0..count).try_for_each(|i| self.element(element, i, data.wrapping_add(i * stride)))
+    }
+
+    fn element(&mut self, element: &'r Block, i: usize, frame: *mut u8) -> Done {
         self.block(element, frame).inspect_err(|_| self.input.blame_element(i as u32))
     }
 
     fn counted(&mut self, place: Place, shape: &SequenceShape<'r>, frame: *mut u8) -> Done {
-        let count = self.count(shape.min_wire)?;
-        let kept = keep(count, shape.bound, shape.overflow)
-            .map_err(|()| self.fail(FaultKind::Bound, shape.bound.into(), count as u64))?;
-        let Place::At { offset, node } = place else {
-            return self.elements(shape.element, count, frame, 0);
-        };
-        let sequence = sequence_node(&self.program.layout, node);
-        let stride = self.program.layout.node(sequence.element).size as usize;
-        let at = frame.wrapping_add(offset as usize);
+        let (at, bound) = (address(place, frame), (shape.bound, shape.overflow));
         // SAFETY: the verifier found the sequence at the place. Elements past the bound are decoded
         // into it too and then cut off.
         unsafe {
-            let data = self.resize(sequence, at, count)?;
-            self.elements(shape.element, count, data, stride)?;
-            if kept < count {
-                self.resize(sequence, at, kept)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn fixed(&mut self, place: Place, count: u32, element: &'r Block, frame: *mut u8) -> Done {
-        match place {
-            Place::Sink => self.elements(element, count as usize, frame, 0),
-            Place::At { offset, node } => {
-                let stride = self.array_stride(node);
-                self.elements(element, count as usize, frame.wrapping_add(offset as usize), stride)
-            }
-        }
-    }
-
-    pub(super) fn array_stride(&self, node: NodeId) -> usize {
-        match &self.program.layout.node(node).kind {
-            Kind::Array { element, .. } => self.program.layout.node(*element).size as usize,
-            _ => unreachable!("the verifier admits arrays only"),
+            let (count, data) = self.begin_sequence(place, (bound.0, bound.1, shape.min_wire), at)?;
+            self.elements(place, shape.element, count, data)?;
+            if shape.bound > 0 { self.end_sequence(place, bound, at, count) } else { Ok(()) }
         }
     }
 
@@ -456,85 +490,30 @@ impl<'r> Run<'r, '_> {
         append: bool,
         frame: *mut u8,
     ) -> Done {
+        let (at, bound) = (address(place, frame), (shape.bound, shape.overflow));
         let mut cursor = Cursor::default();
         (dialect.begin)(self.input, &mut cursor).ok()?;
-        let Place::At { offset, node } = place else {
-            return self.delimited_elements(dialect, &mut cursor, shape, 0, |_, _| Ok((frame, 0))).map(|_| ());
-        };
-        let at = frame.wrapping_add(offset as usize);
-        if let Kind::Array { len, .. } = &self.program.layout.node(node).kind {
-            return self.delimited_array(dialect, &mut cursor, shape, (at, self.array_stride(node), *len));
-        }
-        let sequence = sequence_node(&self.program.layout, node);
-        // SAFETY: the verifier found the sequence at the place.
-        let first = if append { unsafe { sequence.access.slice(at).1 } } else { 0 };
-        let count = self.delimited_sequence(dialect, &mut cursor, shape, (at, sequence, first))?;
-        if let Ok(kept) = keep(count, shape.bound, shape.overflow) {
-            // SAFETY: the verifier found the sequence at the place, and no pointer to its elements
-            // is used any more.
-            unsafe { self.resize(sequence, at, kept)? };
-        }
-        Ok(())
-    }
-
-    fn delimited_sequence(
-        &mut self,
-        dialect: &SequenceDialect,
-        cursor: &mut Cursor,
-        shape: &SequenceShape<'r>,
-        (at, sequence, first): (*mut u8, &SequenceNode, usize),
-    ) -> Done<usize> {
-        let stride = self.program.layout.node(sequence.element).size as usize;
-        self.delimited_elements(dialect, cursor, shape, first, |run, i| {
+        let mut count = match place.node().map(|node| &self.program.layout.node(node).kind) {
             // SAFETY: the verifier found the sequence at the place.
-            let data = unsafe { run.room(sequence, at, i)? };
-            Ok((data, stride))
-        })
-    }
-
-    fn delimited_array(
-        &mut self,
-        dialect: &SequenceDialect,
-        cursor: &mut Cursor,
-        shape: &SequenceShape<'r>,
-        (at, stride, len): (*mut u8, usize, u32),
-    ) -> Done {
-        let count = self.delimited_elements(dialect, cursor, shape, 0, |run, i| match i < len as usize {
-            true => Ok((at, stride)),
-            false => Err(run.fail(FaultKind::Count, len.into(), i as u64 + 1)),
-        })?;
-        match count == len as usize {
-            true => Ok(()),
-            false => Err(self.fail(FaultKind::Count, len.into(), count as u64)),
-        }
-    }
-
-    /// Decodes elements until the dialect reports the end. `data` makes room for an element and
-    /// returns the first element and the stride.
-    fn delimited_elements(
-        &mut self,
-        dialect: &SequenceDialect,
-        cursor: &mut Cursor,
-        shape: &SequenceShape<'r>,
-        first: usize,
-        mut data: impl FnMut(&mut Self, usize) -> Done<(*mut u8, usize)>,
-    ) -> Done<usize> {
-        let mut count = first;
+            Some(Kind::Sequence(sequence)) if append => unsafe { sequence.access.slice(at).1 },
+            _ => 0,
+        };
         loop {
             let mut more = 0;
-            (dialect.next)(self.input, cursor, &mut more).ok()?;
+            (dialect.next)(self.input, &mut cursor, &mut more).ok()?;
             if more == 0 {
-                return Ok(count);
+                // SAFETY: the verifier found the sequence or array at the place.
+                return unsafe { self.end_sequence(place, bound, at, count) };
             }
-            self.admit(count + 1, shape.bound, shape.overflow)?;
-            let (start, stride) = data(self, count)?;
-            self.element(shape.element, count, start, stride)?;
+            // SAFETY: the verifier found the sequence or array at the place.
+            let element = unsafe { self.element_at(place, bound, at, count)? };
+            self.element(shape.element, count, element)?;
             count += 1;
         }
     }
 
     /// Refuses an element that breaks a bound or limit.
-    pub(super) fn admit(&mut self, count: usize, bound: u32, overflow: &Overflow) -> Done {
+    fn admit(&mut self, count: usize, bound: u32, overflow: &Overflow) -> Done {
         if count > self.input.limits.elements as usize {
             return Err(self.fail(FaultKind::Limit, self.input.limits.elements.into(), count as u64));
         }
@@ -624,7 +603,7 @@ impl<'r> Run<'r, '_> {
     ///
     /// # Safety
     /// `at` is a live optional of the node.
-    pub(super) unsafe fn set_some(&mut self, node: NodeId, at: *mut u8) -> Done<*mut u8> {
+    pub(crate) unsafe fn set_some(&mut self, node: NodeId, at: *mut u8) -> Done<*mut u8> {
         let optional = optional_node(&self.program.layout, node);
         // SAFETY: `at` is a live optional of the node by the contract, and the access is that
         // node's.
@@ -679,7 +658,7 @@ impl<'r> Run<'r, '_> {
     ///
     /// # Safety
     /// `at` is a live union of the node, which has the case.
-    pub(super) unsafe fn set_case(
+    pub(crate) unsafe fn set_case(
         &mut self,
         node: NodeId,
         at: *mut u8,
@@ -742,13 +721,17 @@ impl<'r> Run<'r, '_> {
     fn call(&mut self, routine: u32, place: Place, frame: *mut u8) -> Done {
         let Routine { block, levels, .. } = &self.program.routines[routine as usize];
         self.input.enter_levels(*levels).ok()?;
-        let frame = match place {
-            Place::Sink => frame,
-            Place::At { offset, .. } => frame.wrapping_add(offset as usize),
-        };
-        self.block(block, frame)?;
+        self.block(block, address(place, frame))?;
         self.input.leave_levels(*levels);
         Ok(())
+    }
+}
+
+/// The address of a place; for a sink the frame.
+fn address(place: Place, frame: *mut u8) -> *mut u8 {
+    match place {
+        Place::Sink => frame,
+        Place::At { offset, .. } => frame.wrapping_add(offset as usize),
     }
 }
 

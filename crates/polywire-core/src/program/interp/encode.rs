@@ -92,17 +92,8 @@ impl<'r> Run<'r, '_> {
                 state::put_bits(self.output, *zeros, *one);
                 Ok(())
             }
-            OpKind::Forget { .. }
-            | OpKind::LoadSlot { .. }
-            | OpKind::StoreSlot { .. }
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. }
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..) => {
-                (self.accumulator, self.scalar) =
-                    slots::run(&op.kind, self.output.state(), self.accumulator, self.scalar);
+            OpKind::Slot(op) => {
+                (self.accumulator, self.scalar) = slots::run(*op, self.output.state(), self.accumulator, self.scalar);
                 Ok(())
             }
             OpKind::Decimal(decimal) => self.decimal(decimal),
@@ -183,10 +174,7 @@ impl<'r> Run<'r, '_> {
     }
 
     fn call(&mut self, routine: u32, place: Place, frame: *const u8) -> Done {
-        let frame = match place {
-            Place::Sink => frame,
-            Place::At { offset, .. } => frame.wrapping_add(offset as usize),
-        };
+        let (frame, _) = at(place, frame);
         let Routine { block, levels, .. } = &self.program.routines[routine as usize];
         self.output.enter_levels(*levels).ok()?;
         self.block(block, frame)?;

@@ -19,6 +19,8 @@ pub(crate) mod op;
 mod slots;
 pub(crate) mod texts;
 
+#[cfg(feature = "jit")]
+pub(crate) use decode::Run as DecodeRun;
 pub(crate) use decode::decode;
 pub(crate) use encode::encode;
 

@@ -1,4 +1,4 @@
-//! Numbers as decimals: emits the operation `Decimal`. `jit/decode.rs` and `jit/encode.rs` call it.
+//! Numbers as decimals: emits the operation `Decimal`. `jit/ops.rs` calls it.
 //!
 //! The general function calls `state/decimal.rs`. A direct function computes a number with the
 //! expected exponent in line and calls functions for all others. The code touches the accumulator

@@ -1,218 +1,26 @@
-//! Decode programs as machine code: emits a function for each block of operations, general or
-//! direct. `jit/mod.rs` calls [`define`]. The code touches the input, the value and, in programs
-//! with a bank, the state.
+//! Decode programs as machine code: emits the operations that read the message and store values, in
+//! general and direct functions. `jit/ops.rs` calls it. The code touches the input, the value and,
+//! in programs with a bank, the state.
 
 use core::mem::offset_of;
 
-use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
+use alloc::vec::Vec;
 
-use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
-use cranelift_frontend::Switch;
-use cranelift_jit::JITModule;
-use cranelift_module::FuncId;
+use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
 use super::{
-    emit::{Emit, Fields, flags, function, origin_moves},
-    join::stops,
+    emit::{Emit, flags},
     shims,
 };
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, Bytes, Check, Decimal, FaultKind, Input, Op, OpKind, Order, Overflow, Place, Program, RegionDialect,
-        Segment, SequenceDialect, Source, State, TextForm, Wire,
-        interp::{HOST, bytes::filled},
-        kernel::RegionForm,
-        state::bytes::take_octet,
+        Block, Check, Input, Op, OpKind, Order, Overflow, Place, RegionDialect, Segment, SequenceDialect, State,
+        TextForm, Wire, interp::HOST, kernel::RegionForm, state::bytes::take_octet,
     },
 };
 
-/// The most members of which the set of those seen is kept on the stack.
-const MAX_INLINE_MEMBERS: usize = 512;
-
-/// Makes the function of one block, and returns the length of its code; none if it would be direct
-/// and needs a context.
-pub(super) fn define<'e>(
-    module: &mut JITModule,
-    program: &'e Arc<Program>,
-    block: &'e Block,
-    id: FuncId,
-    routines: &'e [FuncId],
-    direct: bool,
-) -> Result<Option<usize>, alloc::string::String> {
-    let fields = Fields {
-        base: offset_of!(Input<'_>, base) as i32,
-        position: offset_of!(Input<'_>, pos) as i32,
-        end: offset_of!(Input<'_>, end) as i32,
-        origin: offset_of!(Input<'_>, origin) as i32,
-        depth: offset_of!(Input<'_>, depth_left) as i32,
-        state: offset_of!(Input<'_>, state) as i32,
-        moves: false,
-        origin_moves: origin_moves(program),
-    };
-    function(module, program, id, routines, (fields, direct), |emit, frame| emit.decode_block(block, frame))
-}
-
 impl<'e> Emit<'e, '_> {
-    pub(super) fn decode_block(&mut self, block: &'e Block, frame: Value) {
-        let mut ops = block.0.iter().peekable();
-        while let Some(op) = ops.next() {
-            if self.has_given_up() {
-                return;
-            }
-            match (&op.kind, ops.peek().map(|next| &next.kind)) {
-                (OpKind::SlotState(slot), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
-                    self.slot_switch(*slot, arms, otherwise, |emit, block| emit.decode_block(block, frame));
-                    ops.next();
-                }
-                // A bit that is only branched on need not become a boolean.
-                (OpKind::TakeBit, Some(OpKind::If { then, otherwise })) if self.direct => {
-                    let bit = self.take_bit();
-                    self.set(bit, Scalar::Bool);
-                    self.choose(bit, [then, otherwise], |emit, block| emit.decode_block(block, frame));
-                    ops.next();
-                }
-                (
-                    OpKind::Bytes(bytes @ (Bytes::SlotHas { .. } | Bytes::Equal(_))),
-                    Some(OpKind::If { then, otherwise }),
-                ) if self.direct => {
-                    let ask = |emit: &mut Self, yes, no| emit.ask_bytes(bytes, yes, no);
-                    self.choose_by(ask, [then, otherwise], |emit, block| emit.decode_block(block, frame));
-                    ops.next();
-                }
-                // The string operation checks its bytes itself.
-                (
-                    OpKind::Bytes(Bytes::Utf8(_)),
-                    Some(OpKind::Text { form: TextForm::Held, place: Place::At { .. }, .. }),
-                ) if self.direct => {}
-                _ => self.decode_op(op, frame),
-            }
-        }
-    }
-
-    fn decode_op(&mut self, op: &'e Op, frame: Value) {
-        match &op.kind {
-            OpKind::Need(n) => self.decode_need(op, i64::from(*n)),
-            OpKind::Align(n) => self.align(*n),
-            OpKind::Run { segments, size } => {
-                self.decode_run(op, segments, frame);
-                self.advance(i64::from(*size));
-            }
-            OpKind::Load(place) => {
-                if let Some((base, offset, node)) = self.place(*place, frame) {
-                    let scalar = self.memory_scalar(node);
-                    let value = self.load_scalar(scalar, base, offset);
-                    self.set(value, scalar);
-                }
-            }
-            OpKind::Store(place) => {
-                if let Some((base, offset, _)) = self.place(*place, frame) {
-                    let accumulator = self.accumulator();
-                    self.store_scalar(accumulator.scalar, accumulator.value, base, offset);
-                }
-            }
-            OpKind::Get(wire) => self.decode_get(op, wire),
-            OpKind::Const(scalar, bits) => self.constant_accumulator(*scalar, *bits),
-            OpKind::Convert(to) => self.convert(op, *to),
-            OpKind::Check(check) => self.check(op, check),
-            OpKind::Text { place, form, bound, .. } => self.decode_text(op, *place, form, *bound, frame),
-            OpKind::Bulk { place, scalar, order, bound, .. } => {
-                self.decode_bulk(op, *place, (*scalar, *order, *bound), frame);
-            }
-            OpKind::Sequence { place, source, element, bound, overflow, min_wire } => match source {
-                Source::Count => self.decode_counted(op, *place, (element, *bound, overflow, *min_wire), frame),
-                Source::Fixed(n) => self.decode_fixed(*place, *n, element, frame),
-                Source::Dialect(dialect) => self.decode_delimited(op, *place, dialect, element, frame),
-                Source::Append(_) => self.decode_by_interpreter(op, frame),
-            },
-            OpKind::Present { place, body } => self.decode_present(op, *place, body, frame),
-            OpKind::Clear(place) => self.decode_clear(op, *place, frame),
-            OpKind::Unbox { place, body } => {
-                let value = match self.place(*place, frame) {
-                    None => frame,
-                    Some((.., node)) => {
-                        let at = self.place_address(*place, frame);
-                        let node = self.address(&self.layout().node(node).kind);
-                        self.call_word(shims::unbox_mut as *const u8, &[node, at])
-                    }
-                };
-                self.decode_inner(body, value);
-            }
-            OpKind::Select { place, case, body } => self.decode_select(op, *place, *case, body, frame),
-            OpKind::Switch { arms, otherwise } => {
-                let blocks: Vec<(&[i64], &'e Block)> = arms.iter().map(|(l, b)| (l.as_slice(), b)).collect();
-                let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
-                self.switch(&blocks, otherwise, |emit, block| {
-                    emit.set_bits_done(start);
-                    emit.decode_block(block, frame);
-                    emit.fill_bits(end, false);
-                });
-            }
-            OpKind::If { then, otherwise } => {
-                let condition = self.accumulator().value;
-                self.choose(condition, [then, otherwise], |emit, block| emit.decode_block(block, frame));
-            }
-            OpKind::TakeBit => self.decode_bit(op),
-            OpKind::KnownBits { zeros, one } => self.expect_bits(op, *zeros, *one),
-            OpKind::Forget { .. }
-            | OpKind::LoadSlot { .. }
-            | OpKind::StoreSlot { .. }
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. }
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..) => self.slot_op(&op.kind),
-            OpKind::Decimal(decimal @ Decimal::Join { .. }) => self.decimal(op, decimal),
-            OpKind::PresenceMap { bits, policy, body } => self.decode_map(op, (*bits, *policy), body, frame),
-            OpKind::Test(kernel) => {
-                let word = self.word();
-                self.call_status(op, kernel.test as *const u8, &[self.context(), word]);
-                let value = self.load_word(0);
-                let value = self.code.ins().icmp_imm_s(IntCC::NotEqual, value, 0);
-                let value = self.code.ins().uextend(types::I64, value);
-                self.set(value, Scalar::Bool);
-            }
-            OpKind::Action(kernel, argument) => {
-                let argument = self.constant(*argument as i64);
-                self.call_status(op, kernel.get as *const u8, &[self.context(), argument]);
-            }
-            OpKind::Region { dialect, argument, body } => self.decode_region(op, dialect, *argument, body, frame),
-            OpKind::Members { dialect, arms, table } if arms.len() <= MAX_INLINE_MEMBERS => {
-                self.decode_members(op, dialect, arms, table, frame);
-                self.accumulator = None;
-            }
-            OpKind::Call { routine, place } => {
-                let frame = self.place_address(*place, frame);
-                self.call_routine(op, *routine, frame, shims::too_deep_input as *const u8);
-            }
-            OpKind::Bytes(bytes) if self.direct => self.stream_bytes(op, bytes, frame),
-            OpKind::Bytes(bytes) => {
-                self.decode_by_interpreter(op, frame);
-                self.take_filled(filled(bytes));
-            }
-            OpKind::Fail(_) if self.direct => self.bail_out(),
-            OpKind::SetText(..) | OpKind::Fail(_) | OpKind::Slice { .. } => self.decode_by_interpreter(op, frame),
-            OpKind::Map { .. } | OpKind::Members { .. } => {
-                self.decode_by_interpreter(op, frame);
-                self.accumulator = None;
-            }
-            OpKind::Literal(_)
-            | OpKind::Put(_)
-            | OpKind::Decimal(Decimal::Split { .. } | Decimal::Shift { .. })
-            | OpKind::Length(_)
-            | OpKind::Index
-            | OpKind::IfPresent { .. }
-            | OpKind::Union { .. } => unreachable!("the verifier refuses encode operations here"),
-        }
-    }
-
-    /// Emits a block whose accumulator is not used behind it.
-    pub(super) fn decode_inner(&mut self, block: &'e Block, frame: Value) {
-        self.decode_block(block, frame);
-        self.accumulator = None;
-    }
-
     /// Emits a call of the interpreter for one operation.
     pub(super) fn decode_by_interpreter(&mut self, op: &'e Op, frame: Value) {
         let (program, address) = (self.address(self.program), self.address(op));
@@ -240,18 +48,6 @@ impl<'e> Emit<'e, '_> {
         self.jump_out();
     }
 
-    /// Ends a cold block with a fault.
-    pub(super) fn fault(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
-        if self.direct {
-            self.jump_out();
-            return;
-        }
-        self.spill();
-        let kind = self.constant(kind as i64);
-        self.call(shims::fail_input as *const u8, &[self.context(), kind, expected, got], Some(types::I32));
-        self.name(op);
-    }
-
     /// Emits a test: 1 if fewer than `n` bytes are left.
     pub(super) fn lacks(&mut self, n: i64) -> Value {
         let (end, position) = (self.code.use_var(self.end), self.position());
@@ -259,7 +55,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().icmp(IntCC::UnsignedGreaterThan, wanted, end)
     }
 
-    fn decode_need(&mut self, op: &'e Op, n: i64) {
+    pub(super) fn decode_need(&mut self, op: &'e Op, n: i64) {
         if self.direct && self.wanted > 0 {
             return;
         }
@@ -277,7 +73,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Emits a run. Scalars with a check are loaded and checked before anything is stored; adjacent
     /// segments are moved in large pieces.
-    fn decode_run(&mut self, op: &'e Op, segments: &'e [Segment], frame: Value) {
+    pub(super) fn decode_run(&mut self, op: &'e Op, segments: &'e [Segment], frame: Value) {
         let here = self.here();
         let mut wrong: Option<Value> = None;
         let mut checked = Vec::new();
@@ -373,7 +169,7 @@ impl<'e> Emit<'e, '_> {
         self.call_word(shims::check_word as *const u8, &[program, address, word, scalar])
     }
 
-    fn decode_get(&mut self, op: &'e Op, wire: &'e Wire) {
+    pub(super) fn decode_get(&mut self, op: &'e Op, wire: &'e Wire) {
         match wire {
             Wire::Fixed { scalar, order } => {
                 let here = self.here();
@@ -417,7 +213,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    fn decode_text(&mut self, op: &'e Op, place: Place, form: &'e TextForm, bound: u32, frame: Value) {
+    pub(super) fn decode_text(&mut self, op: &'e Op, place: Place, form: &'e TextForm, bound: u32, frame: Value) {
         let target = self.place(place, frame).map(|(base, offset, node)| {
             let words = match &self.layout().node(node).kind {
                 Kind::String { words, .. } => *words,
@@ -504,7 +300,13 @@ impl<'e> Emit<'e, '_> {
         i64::from(self.layout().node(element).size)
     }
 
-    fn decode_bulk(&mut self, op: &'e Op, place: Place, (scalar, order, bound): (Scalar, Order, u32), frame: Value) {
+    pub(super) fn decode_bulk(
+        &mut self,
+        op: &'e Op,
+        place: Place,
+        (scalar, order, bound): (Scalar, Order, u32),
+        frame: Value,
+    ) {
         let words = self.sequence_node(place).and_then(|s| s.words);
         let (Some(words), Some((base, offset, _))) = (words, self.place(place, frame)) else {
             return self.decode_by_interpreter(op, frame);
@@ -548,7 +350,7 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(done);
     }
 
-    fn decode_counted(
+    pub(super) fn decode_counted(
         &mut self,
         op: &'e Op,
         place: Place,
@@ -605,7 +407,7 @@ impl<'e> Emit<'e, '_> {
             let start = emit.code.use_var(data);
             let distance = emit.code.ins().imul_imm_s(i, stride);
             let at = emit.code.ins().iadd(start, distance);
-            emit.decode_inner(element, at);
+            emit.inner(element, at);
         });
         if bound > 0 && *overflow != Overflow::Refuse && place != Place::Sink {
             self.sequence_end(op, place, count, frame);
@@ -639,18 +441,18 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, shims::sequence_end as *const u8, &[self.context(), program, address, at, count]);
     }
 
-    fn decode_fixed(&mut self, place: Place, count: u32, element: &'e Block, frame: Value) {
+    pub(super) fn decode_fixed(&mut self, place: Place, count: u32, element: &'e Block, frame: Value) {
         let (data, stride) = (self.place_address(place, frame), self.stride(place));
         let count = self.constant(i64::from(count));
         self.accumulator = None;
         self.repeat(count, |emit, i| {
             let distance = emit.code.ins().imul_imm_s(i, stride);
             let at = emit.code.ins().iadd(data, distance);
-            emit.decode_inner(element, at);
+            emit.inner(element, at);
         });
     }
 
-    fn decode_delimited(
+    pub(super) fn decode_delimited(
         &mut self,
         op: &'e Op,
         place: Place,
@@ -674,7 +476,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().brif(more, inside, &[], done, &[]);
         self.code.switch_to_block(inside);
         let at = self.delimited_element(op, place, index, frame);
-        self.element(index, |emit| emit.decode_inner(element, at));
+        self.element(index, |emit| emit.inner(element, at));
         let next = self.code.ins().iadd_imm_s(index, 1);
         self.jump(head, &[next]);
         self.code.switch_to_block(done);
@@ -711,7 +513,7 @@ impl<'e> Emit<'e, '_> {
         self.code.use_var(result)
     }
 
-    fn decode_present(&mut self, op: &'e Op, place: Place, body: &'e Block, frame: Value) {
+    pub(super) fn decode_present(&mut self, op: &'e Op, place: Place, body: &'e Block, frame: Value) {
         let value = match self.place(place, frame) {
             None => frame,
             Some((base, offset, node)) if self.direct => return self.make_present((base, offset, node), body),
@@ -724,7 +526,7 @@ impl<'e> Emit<'e, '_> {
                 self.load_word(0)
             }
         };
-        self.decode_inner(body, value);
+        self.inner(body, value);
     }
 
     /// In direct code: makes an optional present and decodes its value. The flag is set last, so
@@ -742,7 +544,7 @@ impl<'e> Emit<'e, '_> {
         };
         let Some(words) = optional.flag else {
             let value = make(self);
-            return self.decode_inner(body, value);
+            return self.inner(body, value);
         };
         let (flag, payload) = (words.flag as i32, words.payload as i32);
         // A number need not be initialised first: it is written before the flag is set.
@@ -752,12 +554,12 @@ impl<'e> Emit<'e, '_> {
             self.rarely(never, |emit| _ = make(emit));
         }
         let value = self.code.ins().iadd_imm_s(base, i64::from(offset + payload));
-        self.decode_inner(body, value);
+        self.inner(body, value);
         let present = self.constant(1);
         self.store_scalar(Scalar::U8, present, base, offset + flag);
     }
 
-    fn decode_clear(&mut self, op: &'e Op, place: Place, frame: Value) {
+    pub(super) fn decode_clear(&mut self, op: &'e Op, place: Place, frame: Value) {
         let Some((base, offset, node)) = self.place(place, frame) else { return };
         match &self.layout().node(node).kind {
             Kind::String { words: Some(words), .. } => {
@@ -781,7 +583,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    fn decode_select(&mut self, op: &'e Op, place: Place, case: Option<u32>, body: &'e Block, frame: Value) {
+    pub(super) fn decode_select(&mut self, op: &'e Op, place: Place, case: Option<u32>, body: &'e Block, frame: Value) {
         let value = match self.place(place, frame) {
             None => frame,
             Some((.., node)) => {
@@ -792,7 +594,7 @@ impl<'e> Emit<'e, '_> {
                 if self.direct {
                     let arguments = [self.state(), program, node, at, discriminator, case];
                     let value = self.call_or_bail_out(shims::select_specialised as *const u8, &arguments);
-                    return self.decode_inner(body, value);
+                    return self.inner(body, value);
                 }
                 let arguments = [self.context(), program, node, at, discriminator, case, word];
                 self.spill();
@@ -800,10 +602,10 @@ impl<'e> Emit<'e, '_> {
                 self.load_word(0)
             }
         };
-        self.decode_inner(body, value);
+        self.inner(body, value);
     }
 
-    fn decode_region(
+    pub(super) fn decode_region(
         &mut self,
         op: &'e Op,
         dialect: &'static RegionDialect,
@@ -812,7 +614,7 @@ impl<'e> Emit<'e, '_> {
         frame: Value,
     ) {
         if dialect.form == Some(RegionForm::Rest) {
-            self.decode_inner(body, frame);
+            self.inner(body, frame);
             let end = self.code.use_var(self.end);
             self.code.def_var(self.position, end);
             return;
@@ -821,68 +623,13 @@ impl<'e> Emit<'e, '_> {
             let slot = self.slot(3);
             let region = self.begin_in_region(op, dialect, (argument, tag), slot);
             self.release(slot);
-            self.decode_inner(body, frame);
+            self.inner(body, frame);
             return self.end_in_region(region);
         }
         if let (Some(RegionForm::Word { order }), 0) = (dialect.form, argument) {
-            return self.get_word_region(op, (dialect, order), |emit| emit.decode_inner(body, frame));
+            return self.get_word_region(op, (dialect, order), body, frame);
         }
-        self.bracketed(op, [dialect.get_begin as *const u8, dialect.get_end as *const u8], argument, |emit| {
-            emit.decode_inner(body, frame);
-        });
-    }
-
-    /// Emits a switch to the block that has the accumulator among its labels.
-    pub(super) fn switch(
-        &mut self,
-        arms: &[(&[i64], &'e Block)],
-        otherwise: &'e Block,
-        mut fill: impl FnMut(&mut Self, &'e Block),
-    ) {
-        let value = self.accumulator().value;
-        let mut join = self.begin_join();
-        let mut switch = Switch::new();
-        let (done, none) = (self.code.create_block(), self.code.create_block());
-        let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
-        let unsigned = self.accumulator().scalar == Scalar::U64;
-        let mut known = BTreeSet::new();
-        for ((labels, _), block) in arms.iter().zip(&blocks) {
-            // An unsigned accumulator has no negative labels: they would match large numbers. If a
-            // label occurs twice, the first arm has it.
-            for label in labels.iter().filter(|label| (!unsigned || **label >= 0) && known.insert(**label)) {
-                switch.set_entry(u128::from(*label as u64), *block);
-            }
-        }
-        switch.emit(&mut self.code, value, none);
-        for (block, body) in blocks.iter().zip(arms.iter().map(|(_, b)| *b)).chain([(&none, otherwise)]) {
-            self.code.switch_to_block(*block);
-            self.begin_arm(&join);
-            fill(self, body);
-            self.end_arm(&mut join, stops(body));
-            self.code.ins().jump(done, &[]);
-        }
-        self.code.switch_to_block(done);
-        self.finish_join(join);
-    }
-
-    /// Emits a branch. Behind it the accumulator is the one before it.
-    pub(super) fn branch(&mut self, condition: Value, then: impl FnOnce(&mut Self), otherwise: impl FnOnce(&mut Self)) {
-        let (accumulator, mut join) = (self.accumulator, self.begin_join());
-        let (yes, no, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
-        self.code.ins().brif(condition, yes, &[], no, &[]);
-        self.code.switch_to_block(yes);
-        then(self);
-        self.accumulator = None;
-        self.end_arm(&mut join, false);
-        self.code.ins().jump(done, &[]);
-        self.begin_arm(&join);
-        self.code.switch_to_block(no);
-        otherwise(self);
-        self.accumulator = None;
-        self.end_arm(&mut join, false);
-        self.jump_and_begin(done, done);
-        self.finish_join(join);
-        self.accumulator = accumulator;
+        self.bracketed(op, [dialect.get_begin as *const u8, dialect.get_end as *const u8], argument, (body, frame));
     }
 }
 

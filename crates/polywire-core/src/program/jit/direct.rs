@@ -69,7 +69,7 @@ fn op_room(op: &Op) -> Option<usize> {
             Some(0)
         }
         // A presence map counts its bits.
-        OpKind::KnownBits { .. } | OpKind::Forget { .. } | OpKind::Fail(_) => Some(0),
+        OpKind::KnownBits { .. } | OpKind::Slot(_) | OpKind::Fail(_) => Some(0),
         OpKind::PresenceMap { bits, body, .. } => block_room(body)?.checked_add(bits.div_ceil(7).max(1) as usize),
         OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => largest([then, otherwise]),
         OpKind::Switch { arms, otherwise } => largest(arms.iter().map(|(_, arm)| arm).chain([otherwise])),

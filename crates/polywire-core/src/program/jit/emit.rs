@@ -1,10 +1,10 @@
 //! The builder of one machine-code function ([`Emit`]), shared by both directions: position and
-//! buffer as variables, side exits, calls, the accumulator, copies. `jit/decode.rs`,
-//! `jit/encode.rs` and their helpers call it. It reads the program and writes the Cranelift
+//! buffer as variables, side exits, calls, the accumulator, copies. `jit/ops.rs` and
+//! its helpers call it. It reads the program and writes the Cranelift
 //! function.
 
-use alloc::{string::String, sync::Arc, vec::Vec};
-use core::cell::Cell;
+use alloc::{string::String, vec::Vec};
+use core::{cell::Cell, mem::offset_of};
 
 use cranelift_codegen::{
     Context,
@@ -20,11 +20,15 @@ use cranelift_module::{FuncId, Module, ModuleReloc};
 
 use super::{
     join::LocalFact,
+    shims,
     stream::{Held, Segment, SlotWords},
 };
 use crate::{
     layout::{EnumNode, Kind, Layout, NodeId, Scalar, SequenceNode},
-    program::{Cursor, Op, Order, Place, Program, interp::HOST, state::LOCALS},
+    program::{
+        Block, Cursor, Direction, FaultKind, Input, Op, OpKind, Order, Output, Place, Program, interp::HOST,
+        passes::inner_blocks, state::LOCALS,
+    },
 };
 
 /// The flags of accesses through verified places and checked positions: they never trap and may be
@@ -113,26 +117,49 @@ pub(super) struct Fields {
     pub origin: i32,
     pub depth: i32,
     pub state: i32,
-    /// The base may change (an output grows).
-    pub moves: bool,
     /// Some region restarts the origin, so that it must be loaded.
     pub origin_moves: bool,
 }
 
-/// Makes one function; `fill` emits the block's operations. The arguments of a general function are
-/// the context and the frame. Those of a direct function are the address of the message, the frame,
-/// and the number of bytes (or of room); with a bank, the end address and the state instead of the
-/// number.
+impl Fields {
+    fn of(program: &Program) -> Fields {
+        let origin_moves = origin_moves(program);
+        match program.direction {
+            Direction::Decode => Fields {
+                base: offset_of!(Input<'_>, base) as i32,
+                position: offset_of!(Input<'_>, pos) as i32,
+                end: offset_of!(Input<'_>, end) as i32,
+                origin: offset_of!(Input<'_>, origin) as i32,
+                depth: offset_of!(Input<'_>, depth_left) as i32,
+                state: offset_of!(Input<'_>, state) as i32,
+                origin_moves,
+            },
+            Direction::Encode => Fields {
+                base: offset_of!(Output<'_>, base) as i32,
+                position: offset_of!(Output<'_>, pos) as i32,
+                end: offset_of!(Output<'_>, capacity) as i32,
+                origin: offset_of!(Output<'_>, origin) as i32,
+                depth: offset_of!(Output<'_>, depth_left) as i32,
+                state: offset_of!(Output<'_>, state) as i32,
+                origin_moves,
+            },
+        }
+    }
+}
+
+/// Makes the function of one block. The arguments of a general function are the context and the
+/// frame. Those of a direct function are the address of the message, the frame, and the number of
+/// bytes (or of room); with a bank, the end address and the state instead of the number.
 ///
 /// Returns the length of the code. There is none of a direct function if an operation needs a
 /// context: emitting the operations finds that out.
 pub(super) fn function<'e>(
     module: &mut JITModule,
     program: &'e Program,
+    block: &'e Block,
     function: FuncId,
     routines: &'e [FuncId],
-    (fields, direct): (Fields, bool),
-    fill: impl FnOnce(&mut Emit<'e, '_>, Value),
+    direct: bool,
 ) -> Result<Option<usize>, String> {
     let mut context = Context::new();
     context.func.signature = super::block_signature(module, direct, program.bank.is_some());
@@ -158,7 +185,7 @@ pub(super) fn function<'e>(
         position,
         base,
         end,
-        fields,
+        fields: Fields::of(program),
         unwind,
         accumulator: None,
         held: None,
@@ -178,7 +205,7 @@ pub(super) fn function<'e>(
         free_slots: Vec::new(),
     };
     emit.begin(size, state);
-    fill(&mut emit, frame);
+    emit.block(block, frame);
     if emit.has_given_up() {
         return Ok(None);
     }
@@ -225,6 +252,16 @@ impl<'e> Emit<'e, '_> {
 
     pub(super) fn has_given_up(&self) -> bool {
         self.needs_context.get()
+    }
+
+    /// True in an encode program.
+    pub(super) fn encodes(&self) -> bool {
+        self.program.direction == Direction::Encode
+    }
+
+    /// The function for decode programs or the one for encode programs.
+    pub(super) fn either(&self, decode: *const u8, encode: *const u8) -> *const u8 {
+        if self.encodes() { encode } else { decode }
     }
 
     pub(super) fn layout(&self) -> &'e Layout {
@@ -282,7 +319,8 @@ impl<'e> Emit<'e, '_> {
     /// Reloads position and end, and the base if it can move, from the context, after a call that
     /// may have changed them.
     pub(super) fn reload(&mut self) {
-        if self.fields.moves {
+        // An output may have grown.
+        if self.encodes() {
             self.load_base();
         }
         let position = self.load(types::I64, self.context(), self.fields.position);
@@ -406,32 +444,39 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(go_on);
     }
 
-    /// Emits a body between calls of two functions that share an argument and a cursor.
+    /// Emits a block between calls of two functions that share an argument and a cursor.
     pub(super) fn bracketed(
         &mut self,
         op: &Op,
         [begin, end]: [*const u8; 2],
         argument: u64,
-        body: impl FnOnce(&mut Self),
+        (body, frame): (&'e Block, Value),
     ) {
         let slot = self.slot(size_of::<Cursor>() as u32 / 8);
         let (cursor, argument) = (self.slot_address(slot), self.constant(argument as i64));
         self.call_status(op, begin, &[self.context(), argument, cursor]);
-        body(self);
-        self.accumulator = None;
+        self.inner(body, frame);
         let cursor = self.slot_address(slot);
         self.call_status(op, end, &[self.context(), argument, cursor]);
         self.release(slot);
     }
 
+    /// Ends a cold block with a fault.
+    pub(super) fn fault(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
+        if self.direct {
+            return self.jump_out();
+        }
+        self.spill();
+        let function = self.either(shims::fail_input as *const u8, shims::fail_output as *const u8);
+        let kind = self.constant(kind as i64);
+        self.call(function, &[self.context(), kind, expected, got], Some(types::I32));
+        self.name(op);
+    }
+
     /// Ends a cold block: names the field in the fault and unwinds.
     pub(super) fn name(&mut self, op: &Op) {
         let path = self.constant(i64::from(op.path.0));
-        let name = if self.fields.moves {
-            super::shims::name_output as *const u8
-        } else {
-            super::shims::name_input as *const u8
-        };
+        let name = self.either(shims::name_input as *const u8, shims::name_output as *const u8);
         self.call(name, &[self.context(), path], None);
         self.jump_out();
     }
@@ -681,7 +726,7 @@ impl<'e> Emit<'e, '_> {
             return self.code.ins().bor(outside, unknown);
         }
         let node = self.address(node);
-        let unknown = self.call_word(super::shims::no_literal as *const u8, &[value, node]);
+        let unknown = self.call_word(shims::no_literal as *const u8, &[value, node]);
         self.code.ins().ireduce(types::I8, unknown)
     }
 
@@ -752,23 +797,20 @@ impl<'e> Emit<'e, '_> {
         self.unwind = outer;
         let go_on = self.code.create_block();
         self.jump_and_begin(go_on, unwind);
-        let note = if self.fields.moves {
-            super::shims::index_output as *const u8
-        } else {
-            super::shims::index_input as *const u8
-        };
+        let note = self.either(shims::index_input as *const u8, shims::index_output as *const u8);
         self.call(note, &[self.context(), index], None);
         self.jump_and_begin(outer, go_on);
     }
 
     /// Calls another routine of the program, entering the levels that it costs.
-    pub(super) fn call_routine(&mut self, op: &Op, routine: u32, frame: Value, too_deep: *const u8) {
+    pub(super) fn call_routine(&mut self, op: &Op, routine: u32, frame: Value) {
         let depth = self.load(types::I32, self.context(), self.fields.depth);
         let levels = i64::from(self.program.routines[routine as usize].levels);
         let too_few_left = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, depth, levels);
         self.unless(too_few_left, |emit| {
             emit.spill();
             let levels = emit.constant(levels);
+            let too_deep = emit.either(shims::too_deep_input as *const u8, shims::too_deep_output as *const u8);
             emit.call(too_deep, &[emit.context(), levels], Some(types::I32));
             emit.name(op);
         });
@@ -786,12 +828,11 @@ impl<'e> Emit<'e, '_> {
 }
 
 /// True if an operation of the program may restart the origin of alignment: a region or members.
-pub(super) fn origin_moves(program: &Arc<Program>) -> bool {
-    fn any(block: &crate::program::Block) -> bool {
+fn origin_moves(program: &Program) -> bool {
+    fn any(block: &Block) -> bool {
         block.0.iter().any(|op| {
-            let mut found =
-                matches!(&op.kind, crate::program::OpKind::Region { .. } | crate::program::OpKind::Members { .. });
-            crate::program::passes::inner_blocks(&op.kind, &mut |inner| found |= any(inner));
+            let mut found = matches!(&op.kind, OpKind::Region { .. } | OpKind::Members { .. });
+            inner_blocks(&op.kind, &mut |inner| found |= any(inner));
             found
         })
     }

@@ -1,26 +1,23 @@
-//! Encode programs as machine code: emits a function for each block of operations, general or
-//! direct. `jit/mod.rs` calls [`define`]. The code touches the output, the value and, in programs
-//! with a bank, the state.
+//! Encode programs as machine code: emits the operations that load values and write the message, in
+//! general and direct functions. `jit/ops.rs` calls it. The code touches the output, the value and,
+//! in programs with a bank, the state.
 
 use core::mem::offset_of;
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::vec::Vec;
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
-use cranelift_jit::JITModule;
-use cranelift_module::FuncId;
 
 use super::{
     decode::{as_is, follows},
-    emit::{Emit, Fields, flags, function, origin_moves},
+    emit::{Emit, flags},
     join::stops,
     shims::{self, Selection},
 };
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        Block, Bytes, InlineKernel, Op, OpKind, Order, Output, Place, Program, RegionDialect, Segment, TextForm, Wire,
-        interp::bytes::filled,
+        Block, InlineKernel, Op, Order, Place, RegionDialect, Segment, TextForm, Wire,
         kernel::{RegionForm, Room, ShortText},
     },
 };
@@ -68,183 +65,9 @@ impl TextHead {
     }
 }
 
-/// Makes the function of one block, and returns the length of its code; none if it would be direct
-/// and needs a context.
-pub(super) fn define<'e>(
-    module: &mut JITModule,
-    program: &'e Arc<Program>,
-    block: &'e Block,
-    id: FuncId,
-    routines: &'e [FuncId],
-    direct: bool,
-) -> Result<Option<usize>, alloc::string::String> {
-    let fields = Fields {
-        base: offset_of!(Output<'_>, base) as i32,
-        position: offset_of!(Output<'_>, pos) as i32,
-        end: offset_of!(Output<'_>, capacity) as i32,
-        origin: offset_of!(Output<'_>, origin) as i32,
-        depth: offset_of!(Output<'_>, depth_left) as i32,
-        state: offset_of!(Output<'_>, state) as i32,
-        moves: true,
-        origin_moves: origin_moves(program),
-    };
-    function(module, program, id, routines, (fields, direct), |emit, frame| emit.encode_block(block, frame))
-}
-
 impl<'e> Emit<'e, '_> {
-    pub(super) fn encode_block(&mut self, block: &'e Block, frame: Value) {
-        let mut ops = block.0.iter().peekable();
-        while let Some(op) = ops.next() {
-            if self.has_given_up() {
-                return;
-            }
-            match (&op.kind, ops.peek().map(|next| &next.kind)) {
-                (OpKind::SlotState(slot), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
-                    let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
-                    self.slot_switch(*slot, arms, otherwise, |emit, block| {
-                        emit.set_bits_done(start);
-                        emit.encode_block(block, frame);
-                        emit.fill_bits(end, true);
-                    });
-                    ops.next();
-                }
-                (
-                    OpKind::Bytes(bytes @ (Bytes::SlotHas { .. } | Bytes::Equal(_))),
-                    Some(OpKind::If { then, otherwise }),
-                ) if self.direct => {
-                    let ask = |emit: &mut Self, yes, no| emit.ask_bytes(bytes, yes, no);
-                    self.choose_by(ask, [then, otherwise], |emit, block| emit.encode_block(block, frame));
-                    ops.next();
-                }
-                _ => self.encode_op(op, frame),
-            }
-        }
-    }
-
-    fn encode_op(&mut self, op: &'e Op, frame: Value) {
-        match &op.kind {
-            OpKind::Need(n) => self.room(op, i64::from(*n) + SLACK as i64),
-            // It writes nothing, and there may be no room for the wide store of zeros.
-            OpKind::Align(1) => {}
-            OpKind::Align(n) => {
-                let (here, zero) = (self.here(), self.constant(0));
-                self.store(zero, here, 0);
-                self.align(*n);
-            }
-            OpKind::Run { segments, size } => self.encode_run(segments, *size, frame),
-            OpKind::Literal(bytes) => self.encode_literal(bytes),
-            OpKind::Load(place) => {
-                let (base, offset, node) = self.place(*place, frame).expect("the verifier refuses sinks");
-                let scalar = self.memory_scalar(node);
-                let value = self.load_scalar(scalar, base, offset);
-                self.set(value, scalar);
-            }
-            OpKind::Put(wire) => self.encode_put(op, wire),
-            OpKind::Const(scalar, bits) => self.constant_accumulator(*scalar, *bits),
-            OpKind::Length(place) => {
-                let (_, len) = self.slice(*place, frame);
-                self.set(len, Scalar::U64);
-            }
-            OpKind::Index => {
-                // Direct code does not keep it.
-                let index = self.index.unwrap_or_else(|| self.context());
-                self.set(index, Scalar::U64);
-            }
-            OpKind::Convert(to) => self.convert(op, *to),
-            OpKind::Check(check) => self.check(op, check),
-            OpKind::Text { place, form, bound, utf16_bound, after, .. } => {
-                self.encode_text(op, *place, form, (*bound, *utf16_bound, i64::from(*after)), frame);
-            }
-            OpKind::Sequence { place, element, bound, .. } => self.encode_sequence(op, *place, element, *bound, frame),
-            OpKind::IfPresent { place, then, otherwise } => {
-                let value = self.encode_optional(*place, frame);
-                let accumulator = self.accumulator;
-                let (start, end) = self.arm_bits([then, otherwise].into_iter());
-                self.branch(
-                    value,
-                    |emit| {
-                        emit.accumulator = accumulator;
-                        emit.encode_block(then, value);
-                        emit.elide_rest(end, stops(then));
-                    },
-                    |emit| {
-                        emit.set_bits_done(start);
-                        emit.encode_block(otherwise, frame);
-                        emit.elide_rest(end, stops(otherwise));
-                    },
-                );
-            }
-            OpKind::Unbox { place, body } => {
-                let (.., node) = self.place(*place, frame).expect("the verifier refuses sinks");
-                let (node, at) = (self.address(&self.layout().node(node).kind), self.place_address(*place, frame));
-                let value = self.call_word(shims::unbox as *const u8, &[node, at]);
-                self.encode_block(body, value);
-                self.accumulator = None;
-            }
-            OpKind::Union { place, arms, none } => self.encode_union(*place, arms, none, frame),
-            OpKind::Switch { arms, otherwise } => {
-                let blocks: Vec<(&[i64], &'e Block)> = arms.iter().map(|(l, b)| (l.as_slice(), b)).collect();
-                let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
-                self.switch(&blocks, otherwise, |emit, block| {
-                    emit.set_bits_done(start);
-                    emit.encode_block(block, frame);
-                    emit.fill_bits(end, true);
-                });
-            }
-            OpKind::If { then, otherwise } => {
-                let condition = self.accumulator().value;
-                self.choose(condition, [then, otherwise], |emit, block| emit.encode_block(block, frame));
-            }
-            OpKind::KnownBits { zeros, one } => self.put_bits(op, *zeros, *one),
-            OpKind::Forget { .. }
-            | OpKind::LoadSlot { .. }
-            | OpKind::StoreSlot { .. }
-            | OpKind::EmptySlot(_)
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. }
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..) => self.slot_op(&op.kind),
-            OpKind::Decimal(decimal) => self.decimal(op, decimal),
-            OpKind::PresenceMap { bits, body, .. } => self.encode_map(op, *bits, body, frame),
-            OpKind::Action(kernel, argument) => {
-                let argument = self.constant(*argument as i64);
-                self.call_status(op, kernel.put as *const u8, &[self.context(), argument]);
-            }
-            OpKind::Region { dialect, argument, body } => self.encode_region(op, dialect, *argument, body, frame),
-            OpKind::Call { routine, place } => {
-                let frame = self.place_address(*place, frame);
-                self.call_routine(op, *routine, frame, shims::too_deep_output as *const u8);
-                self.accumulator = None;
-            }
-            OpKind::Bulk { place, scalar, order, bound, .. } => {
-                self.encode_bulk(op, *place, (*scalar, *order, *bound), frame);
-            }
-            OpKind::Map { .. } => {
-                self.encode_by_interpreter(op, frame);
-                self.accumulator = None;
-            }
-            OpKind::Bytes(bytes) if self.direct => self.stream_bytes(op, bytes, frame),
-            OpKind::Bytes(bytes) => {
-                self.encode_by_interpreter(op, frame);
-                self.take_filled(filled(bytes));
-            }
-            OpKind::Fail(_) if self.direct => self.bail_out(),
-            OpKind::Fail(_) | OpKind::Slice { .. } => self.encode_by_interpreter(op, frame),
-            OpKind::Store(_)
-            | OpKind::Get(_)
-            | OpKind::SetText(..)
-            | OpKind::Present { .. }
-            | OpKind::Clear(_)
-            | OpKind::Select { .. }
-            | OpKind::Test(_)
-            | OpKind::TakeBit
-            | OpKind::Members { .. } => unreachable!("the verifier refuses decode operations here"),
-        }
-    }
-
     /// Emits a call of the interpreter for one operation that does not read the accumulator.
-    fn encode_by_interpreter(&mut self, op: &'e Op, frame: Value) {
+    pub(super) fn encode_by_interpreter(&mut self, op: &'e Op, frame: Value) {
         let (program, address) = (self.address(self.program), self.address(op));
         let index = match self.index {
             Some(index) => index,
@@ -281,7 +104,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    fn encode_run(&mut self, segments: &[Segment], size: u32, frame: Value) {
+    pub(super) fn encode_run(&mut self, segments: &[Segment], size: u32, frame: Value) {
         let here = self.here();
         let mut end = 0;
         let mut rest = segments.iter().peekable();
@@ -332,7 +155,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    fn encode_literal(&mut self, bytes: &'e [u8]) {
+    pub(super) fn encode_literal(&mut self, bytes: &'e [u8]) {
         let here = self.here();
         if bytes.len() > 128 {
             let (from, len) = (self.address(bytes), self.constant(bytes.len() as i64));
@@ -350,7 +173,7 @@ impl<'e> Emit<'e, '_> {
         self.advance(bytes.len() as i64);
     }
 
-    fn encode_put(&mut self, op: &'e Op, wire: &'e Wire) {
+    pub(super) fn encode_put(&mut self, op: &'e Op, wire: &'e Wire) {
         let (value, scalar) = (self.accumulator().value, self.accumulator().scalar);
         match wire {
             Wire::Fixed { scalar, order } => {
@@ -417,7 +240,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    fn encode_text(
+    pub(super) fn encode_text(
         &mut self,
         op: &'e Op,
         place: Place,
@@ -541,7 +364,13 @@ impl<'e> Emit<'e, '_> {
         self.advance_by(len, head.around());
     }
 
-    fn encode_bulk(&mut self, op: &'e Op, place: Place, (scalar, order, bound): (Scalar, Order, u32), frame: Value) {
+    pub(super) fn encode_bulk(
+        &mut self,
+        op: &'e Op,
+        place: Place,
+        (scalar, order, bound): (Scalar, Order, u32),
+        frame: Value,
+    ) {
         if (order != crate::program::interp::HOST && scalar.size() > 1) || bound > 0 {
             return self.encode_by_interpreter(op, frame);
         }
@@ -564,7 +393,7 @@ impl<'e> Emit<'e, '_> {
         self.advance_by(bytes, 0);
     }
 
-    fn encode_sequence(&mut self, op: &'e Op, place: Place, element: &'e Block, bound: u32, frame: Value) {
+    pub(super) fn encode_sequence(&mut self, op: &'e Op, place: Place, element: &'e Block, bound: u32, frame: Value) {
         if self.direct && self.stream.is_none() {
             // Long messages gain nothing, and those that outgrow the room would be encoded twice.
             self.give_up();
@@ -597,9 +426,31 @@ impl<'e> Emit<'e, '_> {
             emit.room_for_all();
             let distance = emit.code.ins().imul_imm_s(i, stride);
             let at = emit.code.ins().iadd(data, distance);
-            emit.encode_block(element, at);
-            emit.accumulator = None;
+            emit.inner(element, at);
         });
+    }
+
+    /// Emits a choice by the presence of an optional. Behind it the accumulator is the one before
+    /// it.
+    pub(super) fn if_present(&mut self, place: Place, [then, otherwise]: [&'e Block; 2], frame: Value) {
+        let value = self.encode_optional(place, frame);
+        let (accumulator, mut join) = (self.accumulator, self.begin_join());
+        let (start, end) = self.arm_bits([then, otherwise].into_iter());
+        let (yes, no, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
+        self.code.ins().brif(value, yes, &[], no, &[]);
+        for (arm, block, inside) in [(yes, then, value), (no, otherwise, frame)] {
+            self.code.switch_to_block(arm);
+            self.begin_arm(&join);
+            self.set_bits_done(start);
+            self.block(block, inside);
+            self.elide_rest(end, stops(block));
+            self.accumulator = None;
+            self.end_arm(&mut join, false);
+            self.code.ins().jump(done, &[]);
+        }
+        self.code.switch_to_block(done);
+        self.finish_join(join);
+        self.accumulator = accumulator;
     }
 
     /// The value of an optional, or null.
@@ -621,7 +472,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    fn encode_union(&mut self, place: Place, arms: &'e [Block], none: &'e Block, frame: Value) {
+    pub(super) fn encode_union(&mut self, place: Place, arms: &'e [Block], none: &'e Block, frame: Value) {
         let (.., node) = self.place(place, frame).expect("the verifier refuses sinks");
         let slot = self.slot(size_of::<Selection>() as u32 / 8);
         let (kind, at, to) =
@@ -649,15 +500,15 @@ impl<'e> Emit<'e, '_> {
             self.set(discriminator, Scalar::I64);
             self.set_bits_done(start);
             self.held = held;
-            self.encode_block(body, frame);
-            self.fill_bits(end, true);
+            self.block(body, frame);
+            self.fill_bits(end);
             self.code.ins().jump(done, &[]);
         }
         (self.accumulator, self.held) = (None, held);
         self.code.switch_to_block(done);
     }
 
-    fn encode_region(
+    pub(super) fn encode_region(
         &mut self,
         op: &'e Op,
         dialect: &'static RegionDialect,
@@ -668,15 +519,12 @@ impl<'e> Emit<'e, '_> {
         if let Some(RegionForm::Length { .. }) = dialect.form {
             self.room(op, 1);
             let region = self.begin_out_region();
-            self.encode_block(body, frame);
-            self.accumulator = None;
+            self.inner(body, frame);
             return self.end_out_region(op, dialect, region);
         }
         if let (Some(RegionForm::Word { order }), 0) = (dialect.form, argument) {
-            return self.put_word_region(op, order, |emit| emit.encode_block(body, frame));
+            return self.put_word_region(op, order, body, frame);
         }
-        self.bracketed(op, [dialect.put_begin as *const u8, dialect.put_end as *const u8], argument, |emit| {
-            emit.encode_block(body, frame);
-        });
+        self.bracketed(op, [dialect.put_begin as *const u8, dialect.put_end as *const u8], argument, (body, frame));
     }
 }

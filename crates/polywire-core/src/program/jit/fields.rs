@@ -1,4 +1,4 @@
-//! Presence maps and `Forget`: emits their operations. `jit/decode.rs` and `jit/encode.rs` call it.
+//! Presence maps and `Forget`: emits their operations. `jit/ops.rs` calls it.
 //! The general function calls `state/bits.rs`, as the interpreter does; direct functions have code
 //! of their own in `jit/stream/map.rs`. The code touches the message and the state.
 
@@ -23,22 +23,15 @@ impl<'e> Emit<'e, '_> {
         self.stream.expect("the verifier has seen a bank")
     }
 
-    /// Emits a segment with its presence map, when decoding.
-    pub(super) fn decode_map(&mut self, op: &Op, (bits, policy): (u32, Policy), body: &'e Block, frame: Value) {
-        if self.direct {
-            return self.get_segment(bits, body, frame);
-        }
-        let functions = [state::begin_reading as *const u8, state::end_reading as *const u8];
-        self.bracketed(op, functions, policy as u64, |emit| emit.decode_inner(body, frame));
-    }
-
-    /// Emits a segment with its presence map, when encoding.
-    pub(super) fn encode_map(&mut self, op: &Op, bits: u32, body: &'e Block, frame: Value) {
-        if self.direct {
-            return self.put_segment(bits, body, frame);
-        }
-        let functions = [state::begin_writing as *const u8, state::end_writing as *const u8];
-        self.bracketed(op, functions, bits.into(), |emit| emit.encode_block(body, frame));
+    /// Emits a segment with its presence map.
+    pub(super) fn presence_map(&mut self, op: &Op, (bits, policy): (u32, Policy), body: &'e Block, frame: Value) {
+        let (functions, argument) = match self.encodes() {
+            true if self.direct => return self.put_segment(bits, body, frame),
+            false if self.direct => return self.get_segment(bits, body, frame),
+            true => ([state::begin_writing as *const u8, state::end_writing as *const u8], bits.into()),
+            false => ([state::begin_reading as *const u8, state::end_reading as *const u8], policy as u64),
+        };
+        self.bracketed(op, functions, argument, (body, frame));
     }
 
     /// Accumulator from the next bit of the presence map.

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     layout::Scalar,
     program::{
-        FaultKind, InlineKernel, Input, Op, Order, RegionDialect, ScalarKernel,
+        Block, FaultKind, InlineKernel, Input, Op, Order, RegionDialect, ScalarKernel,
         kernel::{InlineForm, NumberForm},
     },
 };
@@ -301,7 +301,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Emits a region behind a word with its length. The word is written last, when the length is
     /// known.
-    pub(super) fn put_word_region(&mut self, op: &'e Op, order: Order, body: impl FnOnce(&mut Self)) {
+    pub(super) fn put_word_region(&mut self, op: &'e Op, order: Order, body: &'e Block, frame: Value) {
         self.room(op, 2 * 8 + SLACK as i64);
         let (here, zero) = (self.here(), self.constant(0));
         self.store(zero, here, 0);
@@ -309,8 +309,7 @@ impl<'e> Emit<'e, '_> {
         self.advance(4);
         let (start, outer) = (self.position(), self.load(types::I64, self.context(), self.fields.origin));
         self.store(start, self.context(), self.fields.origin);
-        body(self);
-        self.accumulator = None;
+        self.inner(body, frame);
         let position = self.position();
         let len = self.code.ins().isub(position, start);
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, i64::from(u32::MAX));
@@ -332,7 +331,8 @@ impl<'e> Emit<'e, '_> {
         &mut self,
         op: &'e Op,
         (dialect, order): (&'static RegionDialect, Order),
-        body: impl FnOnce(&mut Self),
+        body: &'e Block,
+        frame: Value,
     ) {
         let (slow, done) = (self.cold(), self.code.create_block());
         let (outer, end) = (self.load(types::I64, self.context(), self.fields.origin), self.code.use_var(self.end));
@@ -356,7 +356,7 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, dialect.get_begin as *const u8, &[self.context(), argument, cursor]);
         self.release(slot);
         self.jump_and_begin(done, done);
-        body(self);
+        self.inner(body, frame);
         // The saved end replaces the kernel's cursor.
         self.end_in_region(InRegion { outer: end });
         self.store(outer, self.context(), self.fields.origin);

@@ -1,10 +1,13 @@
-//! Control-flow joins of alternative blocks. `jit/decode.rs`, `jit/encode.rs` and
-//! `jit/stream/slots.rs` call [`Emit::begin_join`], then `begin_arm` and `end_arm` for each block,
-//! then `finish_join`. Facts on which all blocks agree (the type of the accumulator, facts about
-//! locals) hold behind them. It touches `Emit` only.
+//! Choices among alternative blocks, and their joins. Each choice calls [`Emit::begin_join`], then
+//! `begin_arm` and `end_arm` for each block, then `finish_join`. Facts on which all blocks agree
+//! (the type of the accumulator, facts about locals) hold behind them. `jit/ops.rs` calls this file
+//! for `If` and `Switch`; choices in `jit/encode.rs` and `jit/stream/slots.rs` use the joins. It
+//! touches `Emit` only.
+
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, types};
-use cranelift_frontend::Variable;
+use cranelift_frontend::{Switch, Variable};
 
 use super::{
     emit::{Accumulator, Emit},
@@ -103,9 +106,8 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Emits a branch to one of two blocks, which begin with the condition as accumulator.
-    pub(super) fn choose(&mut self, condition: Value, blocks: [&'e Block; 2], fill: impl FnMut(&mut Self, &'e Block)) {
-        let ask = |emit: &mut Self, yes, no| _ = emit.code.ins().brif(condition, yes, &[], no, &[]);
-        self.choose_by(ask, blocks, fill);
+    pub(super) fn choose(&mut self, condition: Value, blocks: [&'e Block; 2], frame: Value) {
+        self.choose_by(|emit, yes, no| _ = emit.code.ins().brif(condition, yes, &[], no, &[]), blocks, frame);
     }
 
     /// The same with a test that jumps to the first block or the second.
@@ -113,7 +115,7 @@ impl<'e> Emit<'e, '_> {
         &mut self,
         ask: impl FnOnce(&mut Self, CodeBlock, CodeBlock),
         [then, otherwise]: [&'e Block; 2],
-        mut fill: impl FnMut(&mut Self, &'e Block),
+        frame: Value,
     ) {
         let (yes, no, done) = (self.arm_block(then), self.arm_block(otherwise), self.code.create_block());
         ask(self, yes, no);
@@ -123,9 +125,41 @@ impl<'e> Emit<'e, '_> {
             self.code.switch_to_block(start);
             self.begin_arm(&join);
             self.set_bits_done(most.0);
-            fill(self, block);
+            self.block(block, frame);
             self.elide_rest(most.1, stops(block));
             self.end_arm(&mut join, stops(block));
+            self.code.ins().jump(done, &[]);
+        }
+        self.code.switch_to_block(done);
+        self.finish_join(join);
+    }
+
+    /// Emits a switch to the block that has the accumulator among its labels.
+    pub(super) fn switch(&mut self, arms: &'e [(Vec<i64>, Block)], otherwise: &'e Block, frame: Value) {
+        let bodies = arms.iter().map(|(_, block)| block).chain([otherwise]);
+        let (start, end) = self.arm_bits(bodies.clone());
+        let value = self.accumulator().value;
+        let mut join = self.begin_join();
+        let mut switch = Switch::new();
+        let (done, none) = (self.code.create_block(), self.code.create_block());
+        let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
+        let unsigned = self.accumulator().scalar == Scalar::U64;
+        let mut known = BTreeSet::new();
+        for ((labels, _), block) in arms.iter().zip(&blocks) {
+            // An unsigned accumulator has no negative labels: they would match large numbers. If a
+            // label occurs twice, the first arm has it.
+            for label in labels.iter().filter(|label| (!unsigned || **label >= 0) && known.insert(**label)) {
+                switch.set_entry(u128::from(*label as u64), *block);
+            }
+        }
+        switch.emit(&mut self.code, value, none);
+        for (block, body) in blocks.into_iter().chain([none]).zip(bodies) {
+            self.code.switch_to_block(block);
+            self.begin_arm(&join);
+            self.set_bits_done(start);
+            self.block(body, frame);
+            self.fill_bits(end);
+            self.end_arm(&mut join, stops(body));
             self.code.ins().jump(done, &[]);
         }
         self.code.switch_to_block(done);

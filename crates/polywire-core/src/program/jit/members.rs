@@ -1,5 +1,5 @@
 //! Members in any order: emits the operation `Members`. A member that comes in the usual order is
-//! recognised by its expected prefix, without a call of the dialect. `jit/decode.rs` calls it. The
+//! recognised by its expected prefix, without a call of the dialect. `jit/ops.rs` calls it. The
 //! code touches the input, its tag, and the dialect's cursor.
 
 use core::mem::offset_of;
@@ -74,8 +74,7 @@ impl<'e> Emit<'e, '_> {
             self.code.ins().stack_store(types::I64, known, seen, word);
             let next = self.constant(i as i64 + 1);
             self.code.def_var(expected, next);
-            self.decode_block(&arm.body, frame);
-            self.accumulator = None;
+            self.inner(&arm.body, frame);
             if let Some((prefix, next)) = prefix_of(i + 1) {
                 self.decode_prefix(prefix, cursor, next);
             } else if let Some(ending) = dialect.ending.filter(|_| i + 1 == arms.len()) {
@@ -96,7 +95,7 @@ impl<'e> Emit<'e, '_> {
             let known = self.code.ins().stack_load(types::I64, types::I64, seen, 8 * (i / 64) as i32);
             let there = self.code.ins().band_imm_s(known, 1i64 << (i % 64));
             let absent = self.code.ins().icmp_imm_s(IntCC::Equal, there, 0);
-            self.rarely(absent, |emit| emit.decode_inner(&arm.absent, frame));
+            self.rarely(absent, |emit| emit.inner(&arm.absent, frame));
         }
         self.release(cursor);
         self.release(seen);
@@ -122,10 +121,10 @@ impl<'e> Emit<'e, '_> {
             self.or_else(differs, absent);
             self.code.def_var(self.position, behind);
             self.tag = Some(tag);
-            self.decode_inner(&arm.body, frame);
+            self.inner(&arm.body, frame);
             self.tag = None;
             self.jump_and_begin(next, absent);
-            self.decode_inner(&arm.absent, frame);
+            self.inner(&arm.absent, frame);
             self.jump_and_begin(next, next);
         }
         let (position, end) = (self.position(), self.code.use_var(self.end));

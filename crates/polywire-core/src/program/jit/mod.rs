@@ -3,7 +3,7 @@
 //!
 //! Each program has a *general* function, which works on a context (`Input` or `Output`), and
 //! perhaps a *direct* one, which works on the bare bytes (`jit/direct.rs`). Both come from the same
-//! walk over the operations (`decode`, `encode`).
+//! walk over the operations (`ops`).
 //!
 //! Frequent operations are in line (runs, alignment, bounds, short strings, loops, branches). For
 //! the others the code calls Rust: kernels, growth, and whole operations that the interpreter runs
@@ -25,7 +25,7 @@ use cranelift_codegen::{
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
-use super::{Direction, Input, Output, Program, State, Status, passes::part_count, state::specialised::Specialisation};
+use super::{Input, Output, Program, State, Status, passes::part_count, state::specialised::Specialisation};
 
 mod decimal;
 mod decode;
@@ -36,6 +36,7 @@ mod fields;
 mod forms;
 mod join;
 mod members;
+mod ops;
 mod scalars;
 mod shims;
 mod slots;
@@ -263,11 +264,7 @@ fn define(module: &mut JITModule, program: &Arc<Program>) -> Result<(FuncId, Opt
     let mut bytes = 0;
     for (block, function) in routines.chain(roots) {
         let is_direct = direct == Some(function);
-        let length = match program.direction {
-            Direction::Decode => decode::define(module, program, block, function, &functions, is_direct)?,
-            Direction::Encode => encode::define(module, program, block, function, &functions, is_direct)?,
-        };
-        match length {
+        match emit::function(module, program, block, function, &functions, is_direct)? {
             Some(length) => bytes += length,
             None => direct = None,
         }

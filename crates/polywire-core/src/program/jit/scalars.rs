@@ -1,5 +1,5 @@
-//! The accumulator: emits constants, conversions and checks, for both directions. `jit/decode.rs`
-//! and `jit/encode.rs` call it. The code touches the accumulator only.
+//! The accumulator: emits constants, conversions and checks, for both directions. `jit/ops.rs`
+//! calls it. The code touches the accumulator only.
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
@@ -79,21 +79,8 @@ impl<'e> Emit<'e, '_> {
         let bits = 8 * to.size() as i64;
         self.unless(outside, |emit| {
             let bits = emit.constant(bits);
-            emit.fault_either(op, FaultKind::OutOfRange, bits, value);
+            emit.fault(op, FaultKind::OutOfRange, bits, value);
         });
-    }
-
-    /// Ends a cold block with a fault, in either direction.
-    fn fault_either(&mut self, op: &Op, kind: FaultKind, expected: Value, got: Value) {
-        match self.fields.moves && !self.direct {
-            false => self.fault(op, kind, expected, got),
-            true => {
-                self.spill();
-                let kind = self.constant(kind as i64);
-                self.call(shims::fail_output as *const u8, &[self.context(), kind, expected, got], Some(types::I32));
-                self.name(op);
-            }
-        }
     }
 
     pub(super) fn check(&mut self, op: &'e Op, check: &'e Check) {
@@ -103,7 +90,7 @@ impl<'e> Emit<'e, '_> {
         match check {
             Check::Bool => {
                 let bad = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, value, 1);
-                self.unless(bad, |emit| emit.fault_either(op, FaultKind::BadBool, zero, value));
+                self.unless(bad, |emit| emit.fault(op, FaultKind::BadBool, zero, value));
                 result.1 = Scalar::Bool;
             }
             Check::Keep(bits) => result.0 = self.code.ins().band_imm_s(value, *bits as i64),
@@ -113,7 +100,7 @@ impl<'e> Emit<'e, '_> {
                 };
                 let unknown = self.no_literal(value, literals);
                 match otherwise {
-                    None => self.unless(unknown, |emit| emit.fault_either(op, FaultKind::UnknownLiteral, zero, value)),
+                    None => self.unless(unknown, |emit| emit.fault(op, FaultKind::UnknownLiteral, zero, value)),
                     Some(literal) => {
                         let literal = self.constant(i64::from(*literal));
                         result.0 = self.code.ins().select(unknown, literal, value);
@@ -130,8 +117,8 @@ impl<'e> Emit<'e, '_> {
                     }
                     _ => self.outside(value, *min, *max),
                 };
-                match self.fields.moves {
-                    true => self.unless(outside, |emit| emit.fault_either(op, *fault, zero, value)),
+                match self.encodes() {
+                    true => self.unless(outside, |emit| emit.fault(op, *fault, zero, value)),
                     false if self.direct => {
                         self.or_bail_out(outside);
                     }
@@ -145,7 +132,7 @@ impl<'e> Emit<'e, '_> {
                     Check::Range { .. } => FaultKind::OutOfRange,
                     _ => FaultKind::UnknownLiteral,
                 };
-                self.unless(bad, |emit| emit.fault_either(op, kind, zero, value));
+                self.unless(bad, |emit| emit.fault(op, kind, zero, value));
             }
         }
         let accumulator = self.accumulator;

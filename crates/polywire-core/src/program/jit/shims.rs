@@ -12,7 +12,7 @@ use crate::{
     program::{
         Bytes, Check, FaultKind, Input, Limits, Op, OpKind, Order, Output, PathId, Place, Program, ScalarKernel, State,
         Status, TextKernel,
-        interp::{self, bytes::set_octets, op as interpret},
+        interp::{self, DecodeRun, bytes::set_octets, op as interpret},
     },
 };
 
@@ -286,15 +286,31 @@ pub(super) unsafe extern "C" fn sequence_begin(
     first: *mut *mut u8,
 ) -> Status {
     // SAFETY: machine code passes its own input, program and operation, which live as long as the
-    // code.
-    let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
+    // code, the sequence at the operation's place, or for a sink any address, and a word of its
+    // stack frame.
+    unsafe { Status::give(begin(&mut *input, &*program, &*op, sequence, count), &mut *first) }
+}
+
+/// # Safety
+/// `sequence` is the live sequence at the operation's place, or for a sink anything.
+unsafe fn begin(
+    input: &mut Input<'_>,
+    program: &Program,
+    op: &Op,
+    sequence: *mut u8,
+    count: u64,
+) -> Result<*mut u8, Status> {
     let OpKind::Sequence { place, bound, overflow, min_wire, .. } = &op.kind else {
         unreachable!("only called for sequences")
     };
-    let limits = (*bound, overflow, *min_wire);
-    // SAFETY: machine code passes the sequence at the operation's place, or for a sink any address,
-    // and a word of its stack frame.
-    unsafe { Status::give(interpret::begin_sequence(program, input, *place, limits, sequence, count), &mut *first) }
+    let (mut run, limits) = (DecodeRun::new(program, input, count, Scalar::U64), (*bound, overflow, *min_wire));
+    // SAFETY: `sequence` is as the run expects by the contract.
+    unsafe { run.begin_sequence(*place, limits, sequence).map(|(_, first)| first) }
+}
+
+/// A run of the interpreter for a part of an operation, which does not use the accumulator.
+fn resume<'r, 'a>(program: &'r Program, input: &'r mut Input<'a>) -> DecodeRun<'r, 'a> {
+    DecodeRun::new(program, input, 0, Scalar::U64)
 }
 
 /// Makes a temporary `Input` for a message of direct code, with the rest of its bytes, its limits
@@ -326,14 +342,13 @@ pub(super) unsafe extern "C" fn resize(
     at: *const u8,
     left: u64,
 ) -> *mut u8 {
-    let mut first = core::ptr::null_mut();
     // SAFETY: machine code passes its state, the `left` readable bytes at `at`, its program and
     // operation, which live as long as the code, and the sequence at the operation's place.
-    let status = unsafe {
+    let first = unsafe {
         let rest = core::slice::from_raw_parts(at, left as usize);
-        specialised_input(state, rest, |input| sequence_begin(input, program, op, sequence, count, &mut first))
+        specialised_input(state, rest, |input| begin(input, &*program, &*op, sequence, count))
     };
-    if status == Status::Ok { first } else { core::ptr::null_mut() }
+    first.unwrap_or(core::ptr::null_mut())
 }
 
 /// For direct code: stores octets in a sequence or array. Returns 1, or 0 on failure.
@@ -371,11 +386,10 @@ pub(super) unsafe extern "C" fn sequence_end(
     // SAFETY: machine code passes its own input, program and operation, which live as long as the
     // code.
     let (input, program, op) = unsafe { (&mut *input, &*program, &*op) };
-    let OpKind::Sequence { place: Place::At { node, .. }, bound, overflow, .. } = &op.kind else {
-        return Status::Ok;
-    };
-    // SAFETY: machine code passes the sequence or array at the operation's place.
-    unsafe { interpret::end_sequence(program, input, *node, (*bound, overflow), sequence, count as usize) }
+    let OpKind::Sequence { place, bound, overflow, .. } = &op.kind else { unreachable!("only called for sequences") };
+    // SAFETY: machine code passes the sequence or array at the operation's place, or for a sink any
+    // address.
+    unsafe { Status::of(resume(program, input).end_sequence(*place, (*bound, overflow), sequence, count as usize)) }
 }
 
 /// Stores the address of the element with an index that the dialect has announced. Grows the
@@ -395,9 +409,7 @@ pub(super) unsafe extern "C" fn element_at(
     let bound = (*bound, overflow);
     // SAFETY: machine code passes the sequence or array at the operation's place, or for a sink any
     // address, and a word of its stack frame.
-    unsafe {
-        Status::give(interpret::element_at(program, input, *place, bound, sequence, index as usize), &mut *element)
-    }
+    unsafe { Status::give(resume(program, input).element_at(*place, bound, sequence, index as usize), &mut *element) }
 }
 
 pub(super) unsafe extern "C" fn set_some(
@@ -409,7 +421,7 @@ pub(super) unsafe extern "C" fn set_some(
 ) -> Status {
     // SAFETY: machine code passes its own input and program, a live optional of the node, and a
     // word of its stack frame.
-    unsafe { Status::give(interpret::set_some(&*program, &mut *input, NodeId(node as u32), optional), &mut *value) }
+    unsafe { Status::give(resume(&*program, &mut *input).set_some(NodeId(node as u32), optional), &mut *value) }
 }
 
 /// The same for direct code. Returns the value, or null on failure.
@@ -419,10 +431,11 @@ pub(super) unsafe extern "C" fn set_some_specialised(
     node: u64,
     optional: *mut u8,
 ) -> *mut u8 {
-    let mut value = core::ptr::null_mut();
-    // SAFETY: machine code passes its state, and a live optional of the node.
-    let status = unsafe { specialised_input(state, &[], |input| set_some(input, program, node, optional, &mut value)) };
-    if status == Status::Ok { value } else { core::ptr::null_mut() }
+    // SAFETY: machine code passes its state and program, and a live optional of the node.
+    let value = unsafe {
+        specialised_input(state, &[], |input| resume(&*program, input).set_some(NodeId(node as u32), optional))
+    };
+    value.unwrap_or(core::ptr::null_mut())
 }
 
 pub(super) unsafe extern "C" fn set_none(kind: *const Kind, optional: *mut u8) {
@@ -469,8 +482,8 @@ pub(super) unsafe extern "C" fn select(
     // SAFETY: machine code passes its own input and program, a live union of the node, and a word
     // of its stack frame.
     unsafe {
-        let choice = (discriminator, u32::try_from(case).ok());
-        Status::give(interpret::set_case(&*program, &mut *input, NodeId(node as u32), union, choice), &mut *value)
+        let (node, case) = (NodeId(node as u32), u32::try_from(case).ok());
+        Status::give(resume(&*program, &mut *input).set_case(node, union, discriminator, case), &mut *value)
     }
 }
 
@@ -483,12 +496,12 @@ pub(super) unsafe extern "C" fn select_specialised(
     discriminator: i64,
     case: i64,
 ) -> *mut u8 {
-    let mut value = core::ptr::null_mut();
-    // SAFETY: machine code passes its state, and a live union of the node.
-    let status = unsafe {
-        specialised_input(state, &[], |input| select(input, program, node, union, discriminator, case, &mut value))
+    let (node, case) = (NodeId(node as u32), u32::try_from(case).ok());
+    // SAFETY: machine code passes its state and program, and a live union of the node.
+    let value = unsafe {
+        specialised_input(state, &[], |input| resume(&*program, input).set_case(node, union, discriminator, case))
     };
-    if status == Status::Ok { value } else { core::ptr::null_mut() }
+    value.unwrap_or(core::ptr::null_mut())
 }
 
 /// The content of a union: discriminator, case (-1 for none) and value.

@@ -1,5 +1,5 @@
-//! Slots and locals: emits their operations, for both directions. `jit/decode.rs` and
-//! `jit/encode.rs` call it. The code touches the state only.
+//! Slots and locals: emits their operations, for both directions. `jit/ops.rs` calls it. The code
+//! touches the state only.
 //!
 //! In the general function, slots and locals are in memory, where the interpreter accesses them
 //! too. In a direct function, locals are registers, and slots have no tags: reserved words mean
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     layout::Scalar,
     program::{
-        Arithmetic, OpKind, Operand, State,
+        Arithmetic, Operand, SlotOp, State,
         interp::HOST,
         state::{EMPTY, cut, specialised::EMPTY_WORD},
     },
@@ -25,45 +25,44 @@ use crate::{
 
 impl Emit<'_, '_> {
     /// Emits an operation on a slot or local.
-    pub(super) fn slot_op(&mut self, kind: &OpKind) {
-        match kind {
-            OpKind::LoadSlot { slot, scalar, initial } => self.load_slot(*slot, *scalar, *initial),
-            OpKind::StoreSlot { slot, kind } => self.store_slot(*slot, *kind),
-            OpKind::EmptySlot(slot) => self.empty_slot(*slot),
-            OpKind::SlotState(slot) => {
-                let state = self.slot_state(*slot);
+    pub(super) fn slot_op(&mut self, op: SlotOp) {
+        match op {
+            SlotOp::LoadSlot { slot, scalar, initial } => self.load_slot(slot, scalar, initial),
+            SlotOp::StoreSlot { slot, kind } => self.store_slot(slot, kind),
+            SlotOp::EmptySlot(slot) => self.empty_slot(slot),
+            SlotOp::SlotState(slot) => {
+                let state = self.slot_state(slot);
                 self.set(state, Scalar::U64);
             }
-            OpKind::SlotHas { slot, kind, initial } => {
-                let has = self.slot_has((*slot, *kind), *initial);
+            SlotOp::SlotHas { slot, kind, initial } => {
+                let has = self.slot_has((slot, kind), initial);
                 let has = self.code.ins().uextend(types::I64, has);
                 self.set(has, Scalar::Bool);
             }
-            OpKind::LoadLocal(index, scalar) => {
-                let value = self.local(*index, *scalar);
-                self.set(value, *scalar);
-                if let (true, Some(from)) = (self.direct, self.facts[usize::from(*index)].from)
-                    && let Some(accumulator) = self.accumulator.as_mut().filter(|_| holds(*scalar, from))
+            SlotOp::LoadLocal(index, scalar) => {
+                let value = self.local(index, scalar);
+                self.set(value, scalar);
+                if let (true, Some(from)) = (self.direct, self.facts[usize::from(index)].from)
+                    && let Some(accumulator) = self.accumulator.as_mut().filter(|_| holds(scalar, from))
                 {
                     accumulator.from = from;
                 }
             }
-            OpKind::StoreLocal(index) => {
+            SlotOp::StoreLocal(index) => {
                 let Accumulator { value, from, .. } = self.accumulator();
                 if self.direct {
                     let constant = self.constant_of(value);
-                    self.set_local(*index, value, LocalFact { from: Some(from), constant });
+                    self.set_local(index, value, LocalFact { from: Some(from), constant });
                 } else {
-                    self.store(value, self.state(), local_offset(*index));
+                    self.store(value, self.state(), local_offset(index));
                 }
             }
-            OpKind::Compute(arithmetic, operand) => self.compute(*arithmetic, *operand),
-            OpKind::Forget { except } => {
+            SlotOp::Compute(arithmetic, operand) => self.compute(arithmetic, operand),
+            SlotOp::Forget { except } => {
                 self.assigned.clear();
                 self.held = None;
-                self.forget(*except);
+                self.forget(except);
             }
-            _ => unreachable!("only called for these"),
         }
     }
 

@@ -264,13 +264,8 @@ impl State {
         self.map = bits::Map::default();
         self.taken = 0;
         self.locals = [0; LOCALS];
-        self.keep_values();
-        self.begin_message();
-    }
-
-    /// Keeps the values as they are before a message.
-    fn keep_values(&mut self) {
         keep(&mut self.saved_values, &self.values);
+        self.begin_message();
     }
 
     /// Before a message.
@@ -287,12 +282,8 @@ impl State {
     /// Undoes the message's changes.
     pub(crate) fn roll_back(&mut self) {
         core::mem::swap(&mut self.tags, &mut self.saved_tags);
-        self.roll_back_values();
-        self.roll_back_texts();
-    }
-
-    fn roll_back_values(&mut self) {
         core::mem::swap(&mut self.values, &mut self.saved_values);
+        self.roll_back_texts();
     }
 
     fn roll_back_texts(&mut self) {
@@ -354,12 +345,6 @@ impl State {
         self.text_bytes = total;
         Ok(())
     }
-
-    fn report(&mut self, kind: FaultKind, offset: usize) {
-        if self.reports.len() < MAX_REPORTS {
-            self.reports.push(Report { kind, offset });
-        }
-    }
 }
 
 /// The values of slots, aligned to cache lines: copies that straddle lines may take twice as long.
@@ -412,25 +397,16 @@ impl<'a> Input<'a> {
 
     /// Handles a deviation by the policy: refuses it, reports it, or ignores it.
     pub(crate) fn deviate(&mut self, kind: FaultKind, policy: Policy, got: u64) -> Result<(), Status> {
-        match policy {
-            Policy::Reject => Err(self.fail(kind, 0, got)),
-            Policy::Report | Policy::Ignore if kind == FaultKind::CombinedText => {
-                self.state().lenient = true;
-                self.note(kind, policy)
-            }
-            _ => self.note(kind, policy),
+        if policy == Policy::Reject {
+            return Err(self.fail(kind, 0, got));
         }
-    }
-
-    fn note(&mut self, kind: FaultKind, policy: Policy) -> Result<(), Status> {
-        match policy {
-            Policy::Report => {
-                let offset = self.position();
-                self.state().report(kind, offset);
-                Ok(())
-            }
-            _ => Ok(()),
+        let offset = self.position();
+        let state = self.state();
+        state.lenient |= kind == FaultKind::CombinedText;
+        if policy == Policy::Report && state.reports.len() < MAX_REPORTS {
+            state.reports.push(Report { kind, offset });
         }
+        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@
 
 use alloc::{boxed::Box, sync::Arc};
 
-use super::{EMPTY, State, UNDEFINED, bytes::MAX_INLINE};
+use super::{EMPTY, State, UNDEFINED, bytes::MAX_INLINE, keep};
 use crate::program::{Limits, NO_VALUE};
 
 /// The specialised part of a state.
@@ -53,7 +53,7 @@ impl State {
         }
         self.limits_at = core::ptr::from_ref(limits) as usize;
         if !self.specialised.began_fresh {
-            self.keep_values();
+            keep(&mut self.saved_values, &self.values);
         }
         self.begin_message();
         true
@@ -63,7 +63,7 @@ impl State {
     pub(crate) fn roll_back_specialised(&mut self) {
         match &self.specialised.wanted {
             Some(wanted) if self.specialised.began_fresh => wanted.begin(&mut self.values),
-            _ => self.roll_back_values(),
+            _ => core::mem::swap(&mut self.values, &mut self.saved_values),
         }
         if self.specialised.keeps_tags {
             core::mem::swap(&mut self.tags, &mut self.saved_tags);

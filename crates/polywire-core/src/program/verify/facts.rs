@@ -6,14 +6,14 @@
 
 use alloc::{vec, vec::Vec};
 
-use crate::program::{Block, Bytes as InHand, Decimal, Direction, OpKind, TextForm, Wire};
+use crate::program::{Block, Bytes, Decimal, Direction, OpKind, SlotOp, TextForm, Wire};
 
 /// The facts about one operation.
 pub(super) struct Facts<'p> {
     /// The direction of the programs that may have it; none if programs of both may.
     pub only: Option<Direction>,
     /// How it uses the bytes that a `Need` reserved.
-    pub bytes: Bytes,
+    pub reserved: Reserved,
     /// Whether it uses the state of a stream.
     pub has_state: bool,
     /// How it uses the bytes in hand.
@@ -24,7 +24,7 @@ pub(super) struct Facts<'p> {
 
 /// The bytes of the message that an operation moves without a bounds check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bytes {
+pub(super) enum Reserved {
     /// It moves at most this many.
     Moves(u32),
     /// It moves none, and reserves this many.
@@ -51,8 +51,8 @@ pub(super) enum Hand {
 impl<'p> Facts<'p> {
     /// An operation of both directions that has this use of reserved bytes and does not use the
     /// state.
-    fn of_bytes(bytes: Bytes) -> Facts<'p> {
-        Facts { only: None, bytes, has_state: false, hand: Hand::Ignores, blocks: Vec::new() }
+    fn of(reserved: Reserved) -> Facts<'p> {
+        Facts { only: None, reserved, has_state: false, hand: Hand::Ignores, blocks: Vec::new() }
     }
 }
 
@@ -63,18 +63,18 @@ const DECODES: Option<Direction> = Some(Direction::Decode);
 pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
     let encodes = direction == Direction::Encode;
     // An operation that checks its own bounds.
-    let any = Facts::of_bytes(Bytes::Leaves(0));
+    let any = Facts::of(Reserved::Leaves(0));
     // An operation on the accumulator, the state or memory alone.
-    let silent = Facts::of_bytes(Bytes::Moves(0));
+    let silent = Facts::of(Reserved::Moves(0));
     match kind {
-        OpKind::Need(n) => Facts { bytes: Bytes::Ensures(*n), ..any },
+        OpKind::Need(n) => Facts { reserved: Reserved::Ensures(*n), ..any },
         // When decoding, an `Align` reserves nothing: at the message's end its worst case may not
         // fit.
-        OpKind::Align(n) if encodes => Facts { bytes: Bytes::Moves(u32::from(*n).saturating_sub(1)), ..any },
+        OpKind::Align(n) if encodes => Facts { reserved: Reserved::Moves(u32::from(*n).saturating_sub(1)), ..any },
         OpKind::Align(_) => any,
-        OpKind::Run { size, .. } => Facts { bytes: Bytes::Moves(*size), ..any },
+        OpKind::Run { size, .. } => Facts { reserved: Reserved::Moves(*size), ..any },
         OpKind::Literal(bytes) => {
-            Facts { only: ENCODES, bytes: Bytes::Moves(u32::try_from(bytes.len()).unwrap_or(u32::MAX)), ..any }
+            Facts { only: ENCODES, reserved: Reserved::Moves(u32::try_from(bytes.len()).unwrap_or(u32::MAX)), ..any }
         }
         OpKind::Load(_) | OpKind::Const(..) | OpKind::Convert(_) | OpKind::Check(_) => silent,
         OpKind::Store(_) | OpKind::SetText(..) | OpKind::Clear(_) => Facts { only: DECODES, ..silent },
@@ -82,7 +82,7 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         OpKind::Get(wire) => Facts { only: DECODES, ..wire_facts(wire) },
         OpKind::Put(wire) => Facts { only: ENCODES, ..wire_facts(wire) },
         OpKind::Text { form, after, .. } => {
-            let text = Facts { bytes: Bytes::Leaves(if encodes { *after } else { 0 }), ..any };
+            let text = Facts { reserved: Reserved::Leaves(if encodes { *after } else { 0 }), ..any };
             match form {
                 TextForm::CountedNul { .. } | TextForm::Kernel(_) => text,
                 TextForm::Held => Facts { has_state: true, hand: moves_hand(encodes), ..text },
@@ -93,17 +93,10 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         OpKind::Decimal(_) => Facts { only: ENCODES, has_state: true, ..silent },
         OpKind::PresenceMap { body, .. } => Facts { has_state: true, blocks: vec![body], ..any },
         OpKind::TakeBit => Facts { only: DECODES, has_state: true, ..any },
-        OpKind::LoadSlot { .. }
-        | OpKind::StoreSlot { .. }
-        | OpKind::EmptySlot(_)
-        | OpKind::SlotState(_)
-        | OpKind::SlotHas { .. }
-        | OpKind::LoadLocal(..)
-        | OpKind::StoreLocal(_)
-        | OpKind::Compute(..) => Facts { has_state: true, ..silent },
         OpKind::KnownBits { .. } => Facts { has_state: true, ..any },
         // The bytes in hand may be those of a slot that is forgotten.
-        OpKind::Forget { .. } => Facts { has_state: true, hand: Hand::Loses, ..any },
+        OpKind::Slot(SlotOp::Forget { .. }) => Facts { has_state: true, hand: Hand::Loses, ..any },
+        OpKind::Slot(_) => Facts { has_state: true, ..silent },
         OpKind::Bulk { .. } | OpKind::Slice { .. } | OpKind::Action(..) | OpKind::Fail(_) => any,
         OpKind::Test(_) => Facts { only: DECODES, ..any },
         OpKind::Sequence { element, .. } => Facts { blocks: vec![element], ..any },
@@ -127,9 +120,9 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
 
 /// The facts about a scalar's form on the wire.
 fn wire_facts(wire: &Wire) -> Facts<'static> {
-    let any = Facts::of_bytes(Bytes::Leaves(0));
+    let any = Facts::of(Reserved::Leaves(0));
     match wire {
-        Wire::Fixed { scalar, .. } => Facts { bytes: Bytes::Moves(scalar.size() as u32), ..any },
+        Wire::Fixed { scalar, .. } => Facts { reserved: Reserved::Moves(scalar.size() as u32), ..any },
         Wire::Kernel(_) | Wire::Inline(..) | Wire::Symbol(..) => any,
         Wire::StopBit(_) => Facts { has_state: true, ..any },
         Wire::Octet => Facts { has_state: true, hand: Hand::Uses, ..any },
@@ -137,19 +130,19 @@ fn wire_facts(wire: &Wire) -> Facts<'static> {
 }
 
 /// The facts about an operation on the bytes in hand.
-fn bytes_facts(bytes: &InHand, encodes: bool) -> Facts<'static> {
-    let any = Facts { has_state: true, ..Facts::of_bytes(Bytes::Leaves(0)) };
-    let silent = Facts { has_state: true, ..Facts::of_bytes(Bytes::Moves(0)) };
+fn bytes_facts(bytes: &Bytes, encodes: bool) -> Facts<'static> {
+    let any = Facts { has_state: true, ..Facts::of(Reserved::Leaves(0)) };
+    let silent = Facts { has_state: true, ..Facts::of(Reserved::Moves(0)) };
     match bytes {
-        InHand::Octets { .. } => Facts { hand: moves_hand(encodes), ..any },
-        InHand::Const(_) | InHand::LoadSlot { .. } => Facts { hand: Hand::Fills, ..silent },
-        InHand::Get(_) => Facts { only: DECODES, hand: Hand::Fills, ..any },
-        InHand::Put(_) => Facts { only: ENCODES, hand: Hand::Uses, ..any },
-        InHand::StoreSlot { .. } | InHand::SlotHas { .. } | InHand::Equal(_) | InHand::Length => {
+        Bytes::Octets { .. } => Facts { hand: moves_hand(encodes), ..any },
+        Bytes::Const(_) | Bytes::LoadSlot { .. } => Facts { hand: Hand::Fills, ..silent },
+        Bytes::Get(_) => Facts { only: DECODES, hand: Hand::Fills, ..any },
+        Bytes::Put(_) => Facts { only: ENCODES, hand: Hand::Uses, ..any },
+        Bytes::StoreSlot { .. } | Bytes::SlotHas { .. } | Bytes::Equal(_) | Bytes::Length => {
             Facts { hand: Hand::Uses, ..silent }
         }
-        InHand::Utf8(_) => Facts { only: DECODES, hand: Hand::Uses, ..silent },
-        InHand::Part { .. } => Facts { hand: Hand::Changes, ..silent },
+        Bytes::Utf8(_) => Facts { only: DECODES, hand: Hand::Uses, ..silent },
+        Bytes::Part { .. } => Facts { hand: Hand::Changes, ..silent },
     }
 }
 

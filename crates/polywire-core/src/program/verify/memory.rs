@@ -117,6 +117,15 @@ impl Verifier<'_> {
         })
     }
 
+    pub(super) fn text(&self, place: Place, state: &State) -> Verdict {
+        self.place(place, state, |k| matches!(k, Kind::String { .. })).map(|_| ())
+    }
+
+    pub(super) fn clear(&self, place: Place, state: &State) -> Verdict {
+        let fits = |k: &Kind| matches!(k, Kind::String { .. } | Kind::Sequence(_) | Kind::Map(_) | Kind::Optional(_));
+        self.place(place, state, fits).map(|_| ())
+    }
+
     pub(super) fn bulk(&self, place: Place, scalar: Scalar, state: &State) -> Verdict {
         if self.program.direction == Direction::Decode {
             self.counted(&Source::Count, state)?;

@@ -27,11 +27,11 @@ use alloc::{string::String, vec, vec::Vec};
 use core::cell::Cell;
 
 use super::{
-    Arithmetic, Block, ByteSlot, Bytes as InHand, Check, Decimal, Direction, Op, OpKind, Operand, Place, Program,
-    ScalarKernel, TextForm, TextKernel, Wire, state::LOCALS,
+    Arithmetic, Block, ByteSlot, Bytes, Check, Decimal, Direction, Op, OpKind, Operand, Place, Policy, Program,
+    ScalarKernel, SlotOp, TextForm, TextKernel, Wire, state::LOCALS,
 };
 use crate::layout::{Kind, Layout, NodeId, Scalar};
-use facts::{Bytes, Facts, Hand, facts};
+use facts::{Facts, Hand, Reserved, facts};
 
 mod facts;
 mod memory;
@@ -93,6 +93,11 @@ struct State {
 impl State {
     fn new(frame: Option<NodeId>) -> State {
         State { frame, accumulator: None, ensured: 0, indexed: false, held: false }
+    }
+
+    /// Sets the type of the accumulator, which is not known to be a literal.
+    fn fill(&mut self, scalar: Scalar) {
+        self.accumulator = Some((scalar, None));
     }
 
     /// The state where an inner block begins.
@@ -173,7 +178,7 @@ impl Verifier<'_> {
     fn op(&self, kind: &OpKind, facts: &Facts<'_>, state: &mut State) -> Verdict<Vec<State>> {
         let of_this_direction = facts.only.is_none_or(|only| only == self.program.direction);
         require(of_this_direction, "the operation is of the other direction")?;
-        self.ensured(facts.bytes, state)?;
+        self.ensured(facts.reserved, state)?;
         require(!facts.has_state || self.program.bank.is_some(), "the program has no bank")?;
         let uses = matches!(facts.hand, Hand::Uses | Hand::Changes);
         require(!uses || state.held, "there are no bytes in hand")?;
@@ -193,11 +198,11 @@ impl Verifier<'_> {
     }
 
     /// Rule 4: reserved bytes.
-    fn ensured(&self, bytes: Bytes, state: &mut State) -> Verdict {
-        state.ensured = match bytes {
-            Bytes::Ensures(n) => state.ensured.max(n),
-            Bytes::Moves(n) => state.ensured.checked_sub(n).ok_or("no Need covers the bytes it moves")?,
-            Bytes::Leaves(n) => n,
+    fn ensured(&self, reserved: Reserved, state: &mut State) -> Verdict {
+        state.ensured = match reserved {
+            Reserved::Ensures(n) => state.ensured.max(n),
+            Reserved::Moves(n) => state.ensured.checked_sub(n).ok_or("no Need covers the bytes it moves")?,
+            Reserved::Leaves(n) => n,
         };
         Ok(())
     }
@@ -210,8 +215,8 @@ impl Verifier<'_> {
         })
     }
 
-    /// Checks the rules that are specific to the operation, and returns the knowledge at the
-    /// beginning of each of its blocks.
+    /// Checks the rules that are specific to the operation, sets the accumulator if it does, and
+    /// returns the knowledge at the beginning of each of its blocks.
     fn rules(&self, kind: &OpKind, facts: &Facts<'_>, state: &mut State) -> Verdict<Vec<State>> {
         match kind {
             OpKind::Sequence { .. } | OpKind::Map { .. } | OpKind::Members { .. } => {
@@ -227,115 +232,104 @@ impl Verifier<'_> {
             | OpKind::Region { .. }
             | OpKind::PresenceMap { .. }
             | OpKind::Call { .. } => return self.branching(kind, state),
-            OpKind::Text { .. }
-            | OpKind::SetText(..)
-            | OpKind::Bulk { .. }
-            | OpKind::Slice { .. }
-            | OpKind::Clear(_) => self.in_one_piece(kind, state)?,
             OpKind::Need(_) | OpKind::Literal(_) | OpKind::Fail(_) | OpKind::Action(..) => {}
             OpKind::Align(n) => require(matches!(n, 1 | 2 | 4 | 8), "alignment is 1, 2, 4 or 8")?,
             OpKind::Run { segments, size } => self.run(segments, *size, state)?,
+            OpKind::Load(place) => state.fill(self.scalar_at(*place, state)?.0),
             OpKind::Store(place) => self.store(*place, state)?,
-            OpKind::Put(wire) => {
-                self.wire(wire)?;
-                require(self.accumulator(state)? == wire.scalar(), "the accumulator is of another type than the wire")?;
-            }
-            OpKind::Check(check) => self.check(check, state)?,
-            OpKind::Bytes(bytes) => self.in_hand(bytes, state)?,
-            OpKind::KnownBits { zeros, .. } => require(*zeros <= MAX_BITS, "a presence map has too many bits")?,
-            // An index outside the bank is allowed: it keeps no slot.
-            OpKind::Forget { .. } => {}
-            OpKind::EmptySlot(slot) => self.slot(*slot)?,
-            OpKind::StoreSlot { slot, kind } => {
-                self.slot(*slot)?;
-                is_kind(*kind)?;
-                is_word(self.accumulator(state)?)?;
-            }
-            OpKind::StoreLocal(index) => {
-                is_local(*index)?;
-                is_word(self.accumulator(state)?)?;
-            }
-            OpKind::Load(_)
-            | OpKind::Get(_)
-            | OpKind::Const(..)
-            | OpKind::Length(_)
-            | OpKind::Index
-            | OpKind::Convert(_)
-            | OpKind::TakeBit
-            | OpKind::LoadSlot { .. }
-            | OpKind::SlotState(_)
-            | OpKind::SlotHas { .. }
-            | OpKind::LoadLocal(..)
-            | OpKind::Compute(..)
-            | OpKind::Decimal(_)
-            | OpKind::Test(_) => state.accumulator = Some(self.filling(kind, state)?),
-        }
-        Ok(Vec::new())
-    }
-
-    /// Operations that fill the accumulator: returns its type, and the enum of which it is a
-    /// literal.
-    fn filling(&self, kind: &OpKind, state: &State) -> Verdict<(Scalar, Option<NodeId>)> {
-        let scalar = match kind {
-            OpKind::Load(place) => self.scalar_at(*place, state)?.0,
             OpKind::Get(wire) => {
                 let unchecked = matches!(wire, Wire::Fixed { scalar: Scalar::Bool, .. });
                 require(!unchecked, "a boolean is read as an octet and checked")?;
                 self.wire(wire)?;
-                wire.scalar()
+                state.fill(wire.scalar());
+            }
+            OpKind::Put(wire) => {
+                self.wire(wire)?;
+                require(self.accumulator(state)? == wire.scalar(), "the accumulator is of another type than the wire")?;
             }
             OpKind::Const(scalar, bits) => {
                 require(*scalar != Scalar::Bool || *bits <= 1, "a boolean constant is 0 or 1")?;
                 let fits = scalar.is_signed() || bits.checked_shr(8 * scalar.size() as u32).unwrap_or(0) == 0;
                 require(fits, "a constant has more bits than its type")?;
-                *scalar
+                state.fill(*scalar);
             }
             OpKind::Length(place) => {
-                let fits = |k: &Kind| matches!(k, Kind::String { .. } | Kind::Sequence(_) | Kind::Map(_));
-                self.place(*place, state, fits)?;
-                Scalar::U64
+                self.place(*place, state, |k| matches!(k, Kind::String { .. } | Kind::Sequence(_) | Kind::Map(_)))?;
+                state.fill(Scalar::U64);
             }
             OpKind::Index => {
                 require(state.indexed, "there is no sequence around it")?;
-                Scalar::U64
+                state.fill(Scalar::U64);
             }
-            OpKind::Convert(to) => return self.convert(*to, state),
-            OpKind::LoadSlot { slot, scalar, .. } => {
-                self.slot(*slot)?;
-                is_word(*scalar)?;
-                *scalar
+            OpKind::Convert(to) => state.accumulator = Some(self.convert(*to, state)?),
+            OpKind::Check(check) => self.check(check, state)?,
+            OpKind::Text { place, form, .. } => {
+                if let TextForm::Kernel(kernel) = form {
+                    text_kernel(kernel)?;
+                }
+                self.text(*place, state)?;
             }
-            OpKind::SlotState(slot) => {
-                self.slot(*slot)?;
-                Scalar::U64
+            OpKind::SetText(place, _) => self.text(*place, state)?,
+            OpKind::Bulk { place, scalar, .. } => self.bulk(*place, *scalar, state)?,
+            OpKind::Slice { place, kernel, .. } => self.slice(*place, kernel.scalar, state)?,
+            OpKind::Clear(place) => self.clear(*place, state)?,
+            OpKind::Bytes(bytes) => self.in_hand(bytes, state)?,
+            OpKind::Slot(op) => self.slot_op(*op, state)?,
+            OpKind::Decimal(decimal) => state.fill(self.decimal(*decimal, state)?),
+            OpKind::KnownBits { zeros, .. } => require(*zeros <= MAX_BITS, "a presence map has too many bits")?,
+            OpKind::TakeBit | OpKind::Test(_) => state.fill(Scalar::Bool),
+        }
+        Ok(Vec::new())
+    }
+
+    /// Rules 3 and 7: operations on slots and locals.
+    fn slot_op(&self, op: SlotOp, state: &mut State) -> Verdict {
+        match op {
+            // An index outside the bank is allowed: it keeps no slot.
+            SlotOp::Forget { .. } => {}
+            SlotOp::LoadSlot { slot, scalar, .. } => {
+                self.slot(slot)?;
+                is_word(scalar)?;
+                state.fill(scalar);
             }
-            OpKind::SlotHas { slot, kind, .. } => {
-                self.slot(*slot)?;
-                is_kind(*kind)?;
+            SlotOp::StoreSlot { slot, kind } => {
+                self.slot(slot)?;
+                is_kind(kind)?;
+                is_word(self.accumulator(state)?)?;
+            }
+            SlotOp::EmptySlot(slot) => self.slot(slot)?,
+            SlotOp::SlotState(slot) => {
+                self.slot(slot)?;
+                state.fill(Scalar::U64);
+            }
+            SlotOp::SlotHas { slot, kind, .. } => {
+                self.slot(slot)?;
+                is_kind(kind)?;
                 is_integer(self.accumulator(state)?)?;
-                Scalar::Bool
+                state.fill(Scalar::Bool);
             }
-            OpKind::LoadLocal(index, scalar) => {
-                is_local(*index)?;
-                is_word(*scalar)?;
-                *scalar
+            SlotOp::LoadLocal(index, scalar) => {
+                is_local(index)?;
+                is_word(scalar)?;
+                state.fill(scalar);
             }
-            OpKind::Compute(arithmetic, operand) => {
+            SlotOp::StoreLocal(index) => {
+                is_local(index)?;
+                is_word(self.accumulator(state)?)?;
+            }
+            SlotOp::Compute(arithmetic, operand) => {
                 if let Operand::Local(index) = operand {
-                    is_local(*index)?;
+                    is_local(index)?;
                 }
                 let scalar = self.accumulator(state)?;
                 is_integer(scalar)?;
-                match arithmetic {
+                state.fill(match arithmetic {
                     Arithmetic::Add | Arithmetic::Subtract => scalar,
                     Arithmetic::Equal | Arithmetic::Less => Scalar::Bool,
-                }
+                });
             }
-            OpKind::Decimal(decimal) => self.decimal(*decimal, state)?,
-            OpKind::TakeBit | OpKind::Test(_) => Scalar::Bool,
-            _ => unreachable!("only called for these"),
-        };
-        Ok((scalar, None))
+        }
+        Ok(())
     }
 
     /// The type of the accumulator behind a `Decimal` operation.
@@ -350,29 +344,6 @@ impl Verifier<'_> {
         is_local(exponent)?;
         require(fits, "a mantissa is an I64, and a decimal becomes an F32, F64 or I64")?;
         Ok(to)
-    }
-
-    /// Checks strings, and elements that are moved in one piece.
-    fn in_one_piece(&self, kind: &OpKind, state: &State) -> Verdict {
-        let is_text = |k: &Kind| matches!(k, Kind::String { .. });
-        match kind {
-            OpKind::Text { place, form, .. } => {
-                match form {
-                    TextForm::Kernel(kernel) => text_kernel(kernel)?,
-                    TextForm::CountedNul { .. } | TextForm::Held => {}
-                }
-                self.place(*place, state, is_text).map(|_| ())
-            }
-            OpKind::SetText(place, _) => self.place(*place, state, is_text).map(|_| ()),
-            OpKind::Bulk { place, scalar, .. } => self.bulk(*place, *scalar, state),
-            OpKind::Slice { place, kernel, .. } => self.slice(*place, kernel.scalar, state),
-            OpKind::Clear(place) => {
-                let fits =
-                    |k: &Kind| matches!(k, Kind::String { .. } | Kind::Sequence(_) | Kind::Map(_) | Kind::Optional(_));
-                self.place(*place, state, fits).map(|_| ())
-            }
-            _ => unreachable!("only called for these"),
-        }
     }
 
     /// Checks operations that run a block several times, or several blocks one after another.
@@ -494,33 +465,33 @@ impl Verifier<'_> {
     }
 
     /// Rule 7: operations on the bytes in hand.
-    fn in_hand(&self, bytes: &InHand, state: &mut State) -> Verdict {
+    fn in_hand(&self, bytes: &Bytes, state: &mut State) -> Verdict {
         match bytes {
-            InHand::Octets { place: Place::Sink, .. } => {
+            Bytes::Octets { place: Place::Sink, .. } => {
                 require(self.program.direction == Direction::Decode, "a sink cannot be encoded")
             }
-            InHand::Octets { place, .. } => self.slice(*place, Scalar::U8, state),
-            InHand::Get(form) | InHand::Put(form) => form.there.into_iter().try_for_each(is_local),
-            InHand::Const(_) | InHand::Utf8(_) => Ok(()),
-            InHand::LoadSlot { slot, .. } => self.byte_slot(*slot),
-            InHand::StoreSlot { slot, kind } => {
+            Bytes::Octets { place, .. } => self.slice(*place, Scalar::U8, state),
+            Bytes::Get(form) | Bytes::Put(form) => form.there.into_iter().try_for_each(is_local),
+            Bytes::Const(_) | Bytes::Utf8(_) => Ok(()),
+            Bytes::LoadSlot { slot, .. } => self.byte_slot(*slot),
+            Bytes::StoreSlot { slot, kind } => {
                 is_kind(*kind)?;
                 self.byte_slot(*slot)
             }
-            InHand::SlotHas { slot, kind, .. } => {
-                state.accumulator = Some((Scalar::Bool, None));
+            Bytes::SlotHas { slot, kind, .. } => {
+                state.fill(Scalar::Bool);
                 is_kind(*kind)?;
                 self.byte_slot(*slot)
             }
-            InHand::Equal(_) => {
-                state.accumulator = Some((Scalar::Bool, None));
+            Bytes::Equal(_) => {
+                state.fill(Scalar::Bool);
                 Ok(())
             }
-            InHand::Length => {
-                state.accumulator = Some((Scalar::U64, None));
+            Bytes::Length => {
+                state.fill(Scalar::U64);
                 Ok(())
             }
-            InHand::Part { slot, number, .. } => {
+            Bytes::Part { slot, number, .. } => {
                 is_local(*number)?;
                 self.byte_slot(*slot)
             }
@@ -556,6 +527,8 @@ impl Verifier<'_> {
     fn check(&self, check: &Check, state: &mut State) -> Verdict {
         let (scalar, _) = state.accumulator.ok_or("the accumulator is not set")?;
         checkable(check, scalar)?;
+        let accepts = matches!(check, Check::Within { policy, .. } if *policy != Policy::Reject);
+        require(!accepts || self.program.bank.is_some(), "the program has no bank")?;
         state.accumulator = Some(match check {
             Check::Bool => (Scalar::Bool, None),
             Check::Enum { node, otherwise } => {

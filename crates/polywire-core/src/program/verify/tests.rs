@@ -145,21 +145,34 @@ fn blocks_nest_and_operations_are_counted_without_the_passes() {
 }
 
 #[test]
+fn a_check_that_may_note_a_deviation_needs_a_state() {
+    let mut program = programs().into_iter().find(|program| program.bank.is_none()).unwrap();
+    let op = |kind| Op { path: super::super::PathId(0), kind };
+    for policy in [Policy::Reject, Policy::Report, Policy::Ignore] {
+        let fault = crate::program::FaultKind::OutOfRange;
+        let within = OpKind::Check(Check::Within { min: 1, max: 2, fault, policy });
+        program.root = Block(vec![op(OpKind::Const(Scalar::I64, 3)), op(within)]);
+        let refused = program.verify().map_err(|error| error.rule);
+        assert_eq!(refused, if policy == Policy::Reject { Ok(()) } else { Err("the program has no bank") });
+    }
+}
+
+#[test]
 fn the_table_and_the_passes_know_the_same_blocks_and_bytes() {
     fn compare(block: &Block, direction: Direction) {
         for op in &block.0 {
             let mut of_passes = Vec::new();
             inner_blocks(&op.kind, &mut |inner| of_passes.push(core::ptr::from_ref(inner)));
-            let Facts { blocks: own, bytes, .. } = facts(&op.kind, direction);
+            let Facts { blocks: own, reserved, .. } = facts(&op.kind, direction);
             assert!(own.iter().map(|block| core::ptr::from_ref(*block)).eq(of_passes), "{op:?}");
             let of_passes = match cost(&op.kind, direction) {
                 Cost::Bytes(moved) => Some(moved),
                 Cost::Barrier => None,
             };
-            let moved = match bytes {
-                Bytes::Moves(moved) => Some(moved),
-                Bytes::Ensures(_) => Some(0),
-                Bytes::Leaves(_) => None,
+            let moved = match reserved {
+                Reserved::Moves(moved) => Some(moved),
+                Reserved::Ensures(_) => Some(0),
+                Reserved::Leaves(_) => None,
             };
             assert_eq!(moved, of_passes, "{op:?}");
             own.into_iter().for_each(|inner| compare(inner, direction));

@@ -367,9 +367,18 @@ impl<'a> DecodeWalk<'a> {
         if !member.writer.optional && !member.reader.is_some_and(|(reader, _)| reader.optional) {
             return self.member(member);
         }
-        let then = self.block(|walk| walk.absent(member))?;
-        let otherwise = self.block(|walk| walk.member(member))?;
-        self.emit(OpKind::Test(none));
+        self.choose(none, |walk| walk.absent(member), |walk| walk.member(member))
+    }
+
+    /// Emits a test, and the choice that it makes.
+    pub(crate) fn choose(
+        &mut self,
+        test: &'static TestKernel,
+        then: impl FnOnce(&mut Self) -> Lowered,
+        otherwise: impl FnOnce(&mut Self) -> Lowered,
+    ) -> Lowered {
+        let (then, otherwise) = (self.block(then)?, self.block(otherwise)?);
+        self.emit(OpKind::Test(test));
         self.emit(OpKind::If { then, otherwise });
         Ok(())
     }

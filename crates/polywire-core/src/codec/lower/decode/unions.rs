@@ -3,6 +3,10 @@
 //! walk only.
 
 use super::*;
+use crate::{
+    codec::lower::symbols,
+    program::{RegionDialect, SymbolKernel},
+};
 
 /// A case of the writer's union, and the destination of its value.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +178,40 @@ impl<'a> DecodeWalk<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Emits a union inside a region, in which the name of a member selects the case, unless there
+    /// is a discriminator beside it. `selectors` find what selects; the second one if it is a
+    /// character. `name` makes a member's name as the format has it.
+    pub(crate) fn named_case(
+        &mut self,
+        union: &UnionIn<'_>,
+        selectors: [&'static SymbolKernel; 2],
+        members: &'static MemberDialect,
+        region: &'static RegionDialect,
+        name: impl Fn(&str) -> Box<[u8]>,
+    ) -> Lowered {
+        let writer = self.writer;
+        let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(self.mismatch()) };
+        let table = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
+        let selector = selectors[usize::from(self.is_character(union))];
+        let body = self.block(|walk| {
+            walk.emit(OpKind::Get(Wire::Symbol(selector, table)));
+            walk.union_arms(union, |walk, case| {
+                let body = walk.block(|walk| walk.case_value(case))?;
+                let absent = walk.failing(FaultKind::MissingMember);
+                let key = key(0, &name(&case.member.name));
+                walk.members(members, [Arm { key, prefix: None, body, absent }].into());
+                Ok(())
+            })
+        })?;
+        self.emit(OpKind::Region { dialect: region, argument: 0, body });
+        Ok(())
+    }
+
+    /// True if a union's discriminator is a character.
+    pub(crate) fn is_character(&self, union: &UnionIn<'_>) -> bool {
+        matches!(self.writer.resolve(union.discriminator), Type::Char8 | Type::Char16)
     }
 
     /// Emits the value of a union's case.

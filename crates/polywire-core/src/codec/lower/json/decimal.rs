@@ -8,7 +8,7 @@ use crate::{
     codec::lower::{DecodeWalk, EncodeWalk, Lowered, MemberIn, MemberOut},
     layout::Scalar,
     program::{
-        FaultKind, Input, OpKind, Output, ScalarKernel, Status, TestKernel, Wire,
+        FaultKind, Input, Output, ScalarKernel, Status, TestKernel, Wire,
         kernels::{float, number},
     },
     schema::Type,
@@ -33,18 +33,15 @@ pub(super) fn read(
     members: &[MemberIn<'_>],
     object: impl FnOnce(&mut DecodeWalk<'_>) -> Lowered,
 ) -> Lowered {
-    let otherwise = walk.block(|walk| {
+    let number = |walk: &mut DecodeWalk<'_>| {
         // The mantissa's kernel reads the whole number, and the input keeps the exponent until its
         // kernel runs.
         let parts = members.iter().rev().zip([(&MANTISSA, Type::Int64), (&EXPONENT, Type::Int32)]);
         parts.into_iter().try_for_each(|(member, (kernel, ty))| {
             walk.member_as(member, |walk, slot| walk.get(&ty, Wire::Kernel(kernel), slot))
         })
-    })?;
-    let then = walk.block(object)?;
-    walk.emit(OpKind::Test(&IS_OBJECT));
-    walk.emit(OpKind::If { then, otherwise });
-    Ok(())
+    };
+    walk.choose(&IS_OBJECT, object, number)
 }
 
 static IS_OBJECT: TestKernel = TestKernel { name: "json decimal in parts", test: is_object };

@@ -391,21 +391,13 @@ extern "C" fn put_key_bool(output: &mut Output<'_>, word: u64) -> Status {
     quoted(output, |output| put_bool(output, word))
 }
 
-static CHAR8: ScalarKernel = ScalarKernel::new("json char", Scalar::U8, get_char8, put_char);
-static CHAR16: ScalarKernel = ScalarKernel::new("json wchar", Scalar::U16, get_char16, put_char);
-static KEY_CHAR16: ScalarKernel = ScalarKernel::new("json key wchar", Scalar::U16, get_char16, put_key_char);
-
-extern "C" fn get_char8(input: &mut Input<'_>, word: &mut u64) -> Status {
-    get_char(input, word, 0xFF)
-}
-
-extern "C" fn get_char16(input: &mut Input<'_>, word: &mut u64) -> Status {
-    get_char(input, word, 0xFFFF)
-}
+static CHAR8: ScalarKernel = ScalarKernel::new("json char", Scalar::U8, get_char::<0xFF>, put_char);
+static CHAR16: ScalarKernel = ScalarKernel::new("json wchar", Scalar::U16, get_char::<0xFFFF>, put_char);
+static KEY_CHAR16: ScalarKernel = ScalarKernel::new("json key wchar", Scalar::U16, get_char::<0xFFFF>, put_key_char);
 
 /// A string of one character, or the character's code as a number, quoted or not. Half of a
 /// surrogate pair as a map key is a quoted code.
-fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
+extern "C" fn get_char<const LARGEST: u32>(input: &mut Input<'_>, word: &mut u64) -> Status {
     let start = input.position();
     let code = match tokens::peek(input) {
         Some(b'"') => tokens::string(input).map(|text| {
@@ -418,11 +410,11 @@ fn get_char(input: &mut Input<'_>, word: &mut u64, largest: u32) -> Status {
         _ => integer(input).map(Some),
     };
     match code {
-        Ok(Some(code)) if (0..=i128::from(largest)).contains(&code) => {
+        Ok(Some(code)) if (0..=i128::from(LARGEST)).contains(&code) => {
             *word = code as u64;
             Status::Ok
         }
-        Ok(Some(_)) => out_of_range(input, start, 32 - largest.leading_zeros()),
+        Ok(Some(_)) => out_of_range(input, start, 32 - LARGEST.leading_zeros()),
         Ok(None) => {
             input.seek(start);
             tokens::wrong_kind(input)

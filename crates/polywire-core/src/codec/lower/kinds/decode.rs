@@ -2,7 +2,7 @@
 //! calls it for each value. It emits operations with the kernels of this folder, and touches the
 //! walk only.
 
-use alloc::{string::ToString, vec, vec::Vec};
+use alloc::{string::ToString, vec::Vec};
 
 use super::{
     Format, Style,
@@ -17,8 +17,8 @@ use crate::{
         keys, symbols,
     },
     layout::Scalar,
-    program::{Arm, ExpectedPrefix, FaultKind, OpKind, Source, TextForm, Wire},
-    schema::{DefId, DefKind, Type},
+    program::{Arm, ExpectedPrefix, OpKind, Source, TextForm, Wire},
+    schema::{DefId, Type},
 };
 
 /// The decoding dialect of format `F`.
@@ -91,7 +91,13 @@ impl<F: Format> DecodeDialect for Decode<F> {
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
         walk.unless_skipped(Delimiters::<F>::SKIP, &union.slot, |walk| match self.style.rows {
             true => pair::<F>(walk, union),
-            false => named_case::<F>(walk, union),
+            false => walk.named_case(
+                union,
+                [Delimiters::<F>::SELECTOR, Delimiters::<F>::CHARACTER_SELECTOR],
+                Delimiters::<F>::MEMBERS,
+                Delimiters::<F>::UNION,
+                |name| name_bytes::<F>(name).into(),
+            ),
         })
     }
 }
@@ -140,38 +146,11 @@ fn row<F: Format>(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowere
     Ok(())
 }
 
-/// Emits a union in a map: the name of an entry or the entry `$discriminator` selects the case.
-fn named_case<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
-    let writer = walk.writer();
-    let DefKind::Union { cases, .. } = &writer.def(union.id).kind else { return Err(walk.mismatch()) };
-    let table = symbols::union_head(writer, union.discriminator, cases, &str::to_string);
-    let kernel = match is_character(walk, union) {
-        true => Delimiters::<F>::CHARACTER_SELECTOR,
-        false => Delimiters::<F>::SELECTOR,
-    };
-    let body = walk.block(|walk| {
-        walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
-        walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {
-            let body = walk.block(|walk| walk.case_value(case))?;
-            let absent = walk.failing(FaultKind::MissingMember);
-            let key = member_key(0, &name_bytes::<F>(&case.member.name));
-            walk.members(Delimiters::<F>::MEMBERS, vec![Arm { key, prefix: None, body, absent }]);
-            Ok(())
-        })
-    })?;
-    walk.emit(OpKind::Region { dialect: Delimiters::<F>::UNION, argument: 0, body });
-    Ok(())
-}
-
-fn is_character(walk: &DecodeWalk<'_>, union: &UnionIn<'_>) -> bool {
-    matches!(walk.writer().resolve(union.discriminator), Type::Char8 | Type::Char16)
-}
-
 /// Emits a union as an array of its discriminator and its value.
 fn pair<F: Format>(walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
     let writer = walk.writer();
     let table = symbols::union_head(writer, union.discriminator, &[], &str::to_string);
-    let kernel = if is_character(walk, union) { Delimiters::<F>::CHARACTER_LABEL } else { Delimiters::<F>::LABEL };
+    let kernel = if walk.is_character(union) { Delimiters::<F>::CHARACTER_LABEL } else { Delimiters::<F>::LABEL };
     let body = walk.block(|walk| {
         walk.emit(OpKind::Get(Wire::Symbol(kernel, table)));
         walk.union_arms(union, |walk: &mut DecodeWalk<'_>, case: &CaseIn<'_>| {

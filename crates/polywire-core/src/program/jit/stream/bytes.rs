@@ -4,8 +4,8 @@
 //! sixteen bytes are moved, compared and checked in line. For more bytes, and in unusual cases, the
 //! code calls a function of `calls`. `text` emits comparisons and strings.
 //!
-//! `jit/decode.rs` and `jit/encode.rs` call `stream_bytes` and `ask_bytes`. The code touches the
-//! message, the state, and sequences and arrays of octets in the value.
+//! `jit/ops.rs` calls `stream_bytes` and `ask_bytes`. The code touches the message, the state, and
+//! sequences and arrays of octets in the value.
 
 use alloc::vec::Vec;
 use core::{iter::repeat_n, mem::offset_of};
@@ -70,7 +70,7 @@ impl<'e> Emit<'e, '_> {
     /// Emits an operation on the bytes in hand; comparisons are emitted by `ask_bytes`.
     pub(in super::super) fn stream_bytes(&mut self, op: &'e Op, bytes: &'e Bytes, frame: Value) {
         match bytes {
-            Bytes::Octets { place, bound, .. } if self.fields.moves => self.take_octets(*place, *bound, frame),
+            Bytes::Octets { place, bound, .. } if self.encodes() => self.take_octets(*place, *bound, frame),
             Bytes::Octets { place, bound, .. } => self.set_octets(op, *place, *bound, frame),
             Bytes::Const(known) => self.held = Some(Held::Known(known)),
             Bytes::Get(form) => match form.coding {
@@ -79,7 +79,7 @@ impl<'e> Emit<'e, '_> {
             },
             Bytes::Put(form) => self.put_bytes(form),
             Bytes::LoadSlot { slot, .. } => {
-                if !self.fields.moves {
+                if !self.encodes() {
                     self.charge_copy(*slot);
                 }
                 self.held = Some(Held::Slot(*slot));
@@ -421,7 +421,7 @@ impl<'e> Emit<'e, '_> {
     fn part(&mut self, bytes: &'e Bytes, number: u8) {
         let found = self.found();
         let (state, op) = (self.state(), self.address(bytes));
-        if self.fields.moves {
+        if self.encodes() {
             let slot = self.slot(3);
             let to = self.slot_address(slot);
             self.call_expecting_zero(calls::split as *const u8, &[state, op, found.data, found.len, to]);

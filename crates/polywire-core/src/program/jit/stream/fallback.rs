@@ -19,7 +19,9 @@ use super::{
 };
 use crate::{
     layout::Scalar,
-    program::{Block, Bytes, BytesForm, Check, Decimal, Op, OpKind, Policy, StopBit, Wire, passes, state::LOCALS},
+    program::{
+        Block, Bytes, BytesForm, Check, Decimal, Op, OpKind, Policy, SlotOp, StopBit, Wire, passes, state::LOCALS,
+    },
 };
 
 /// True for the operations that direct functions leave to the interpreter. For all others that only
@@ -39,14 +41,12 @@ impl Eligibility<'_> {
     fn fall_back_op(&mut self, op: &Op, in_segment: bool) -> Option<()> {
         let in_segment = match &op.kind {
             // Their effects are not limited to the operation.
-            OpKind::Action(..) | OpKind::Test(_) | OpKind::Forget { .. } | OpKind::Call { .. } => return None,
+            OpKind::Action(..) | OpKind::Test(_) | OpKind::Call { .. } | OpKind::Slot(SlotOp::Forget { .. }) => {
+                return None;
+            }
             OpKind::TakeBit | OpKind::KnownBits { .. } => in_segment.then_some(true)?,
-            OpKind::LoadSlot { slot, .. }
-            | OpKind::StoreSlot { slot, .. }
-            | OpKind::EmptySlot(slot)
-            | OpKind::SlotState(slot)
-            | OpKind::SlotHas { slot, .. } => {
-                self.fall_back_slot(*slot);
+            OpKind::Slot(op) => {
+                op.slot().into_iter().for_each(|slot| self.fall_back_slot(slot));
                 in_segment
             }
             OpKind::Bytes(
@@ -70,9 +70,6 @@ impl Eligibility<'_> {
             | OpKind::Put(_)
             | OpKind::Check(_)
             | OpKind::Decimal(_)
-            | OpKind::LoadLocal(..)
-            | OpKind::StoreLocal(_)
-            | OpKind::Compute(..)
             | OpKind::Need(_)
             | OpKind::Align(_)
             | OpKind::Run { .. }

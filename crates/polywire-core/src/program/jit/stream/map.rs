@@ -1,9 +1,8 @@
 //! Presence maps in direct functions: emits code that reads and writes them and their bits.
 //!
 //! A reader loads the whole map into registers, and a writer collects it there. Each bit has a
-//! constant position, so that a test of a bit is one instruction. `jit/fields.rs` and `jit/join.rs`
-//! call this file, and so do the switches in `jit/decode.rs` and `jit/encode.rs`. The code touches
-//! the message only.
+//! constant position, so that a test of a bit is one instruction. `jit/fields.rs` and the choices
+//! of `jit/join.rs` and others call this file. The code touches the message only.
 
 use alloc::vec::Vec;
 
@@ -53,8 +52,7 @@ impl<'e> Emit<'e, '_> {
         let elided = has_elided(body).then(|| self.begin_elided(bits));
         let outer = self.segment.replace(Segment { bits, done: 0, word, start, words: Vec::new(), elided });
         self.advance(bytes(bits).into());
-        self.encode_block(body, frame);
-        self.accumulator = None;
+        self.inner(body, frame);
         if let Some(segment) = core::mem::replace(&mut self.segment, outer) {
             self.end_map(&segment);
         }
@@ -104,9 +102,9 @@ impl<'e> Emit<'e, '_> {
 
     /// Writes zeros up to the end of the longest alternative block; when decoding, bails out unless
     /// there are zeros.
-    pub(in super::super) fn fill_bits(&mut self, end: u32, encodes: bool) {
+    pub(in super::super) fn fill_bits(&mut self, end: u32) {
         while self.segment.is_some() && self.bits_done() < end {
-            if encodes {
+            if self.encodes() {
                 self.next_bit();
             } else {
                 let surplus = self.take_bit();
@@ -237,7 +235,7 @@ impl<'e> Emit<'e, '_> {
         let word = self.code.declare_var(types::I64);
         let elided = has_elided(body).then(|| self.gather_bits(&words));
         let outer = self.segment.replace(Segment { bits, done: 0, word, start, words, elided });
-        self.decode_inner(body, frame);
+        self.inner(body, frame);
         self.segment = outer;
     }
 

@@ -3,8 +3,8 @@
 //! [`Eligibility`] walks a program and decides whether its slots and presence bits admit a direct
 //! function; emitting the code finds out whether its operations do. `jit/direct.rs` asks for the
 //! former, and `exec.rs` for the state that the function expects ([`Specialisation`]). The other
-//! files emit the code of single operations. They are called by `jit/decode.rs`, `jit/encode.rs`
-//! and their helpers where `Emit::direct` is true.
+//! files emit the code of single operations. They are called by `jit/ops.rs` and its helpers where
+//! `Emit::direct` is true.
 //!
 //! A direct function touches the message, the value and the state. It has neither an `Input` nor an
 //! `Output`, and it reports no error: in unusual cases it bails out, and the general function
@@ -27,7 +27,7 @@ use alloc::{
 
 use super::join::stops;
 use crate::program::{
-    Block, Bytes, Coding, Direction, Op, OpKind, Program, passes,
+    Block, Bytes, Coding, Direction, Op, OpKind, Program, SlotOp, passes,
     state::{
         UNDEFINED,
         specialised::{Specialisation, SpecialisedSlot},
@@ -131,9 +131,8 @@ impl<'p> Eligibility<'p> {
     fn block(&mut self, block: &Block) -> Option<u32> {
         let behind = block.0.iter().skip(1).map(|op| Some(&op.kind)).chain([None]);
         block.0.iter().zip(behind).try_fold(0u32, |sum, (op, behind)| {
-            self.use_slot(&op.kind, behind);
             let held = self.held;
-            let bits = self.op(op)?;
+            let bits = self.op(op, behind)?;
             // Behind an operation with inner blocks no bytes are in hand.
             if !matches!(op.kind, OpKind::Bytes(_) | OpKind::Text { .. }) {
                 self.held = held;
@@ -165,10 +164,11 @@ impl<'p> Eligibility<'p> {
     }
 
     /// The number of bits that an operation takes from the enclosing presence map; none if they
-    /// admit no direct code. [`Eligibility::block`] has recorded its slot.
-    fn op(&mut self, op: &Op) -> Option<u32> {
+    /// admit no direct code. `behind` is the next operation.
+    fn op(&mut self, op: &Op, behind: Option<&OpKind>) -> Option<u32> {
         match &op.kind {
             OpKind::Bytes(bytes) => {
+                self.use_bytes(bytes);
                 self.bytes(bytes);
                 Some(0)
             }
@@ -185,8 +185,12 @@ impl<'p> Eligibility<'p> {
             OpKind::Union { arms, none, .. } => self.cases(arms.iter().chain([none])),
             // Bits that each element takes have no constant positions.
             OpKind::Sequence { element, .. } => self.block(element).filter(|bits| *bits == 0),
-            OpKind::Forget { except } => {
+            OpKind::Slot(SlotOp::Forget { except }) => {
                 self.kept.push(*except);
+                Some(0)
+            }
+            OpKind::Slot(op) => {
+                self.use_slot(*op, behind);
                 Some(0)
             }
             OpKind::KnownBits { .. } | OpKind::TakeBit if self.has_uneven_bits => None,

@@ -11,7 +11,7 @@ use alloc::{
     vec::Vec,
 };
 
-use cranelift_codegen::ir::{InstBuilder, condcodes::IntCC};
+use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC};
 
 use super::{
     super::{emit::Emit, join::stops},
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     layout::Scalar,
     program::{
-        Block, Bytes, Op, OpKind, Place, Program, TextForm,
+        Block, ByteSlot, Bytes, Op, OpKind, Place, Program, SlotOp, TextForm,
         state::specialised::{EMPTY_WORD, NO_NUMBER, NO_TEXT, SpecialisedSlot, inline_text},
     },
 };
@@ -98,65 +98,62 @@ pub(super) struct Uses {
 }
 
 impl Eligibility<'_> {
-    /// Records an operation on a slot, and the operation behind it, which may switch on the slot's
-    /// state. Each operation that uses a slot and is in [`Eligibility::op`] must be here too: else
-    /// its slot begins with a wrong word.
-    pub(super) fn use_slot(&mut self, kind: &OpKind, behind: Option<&OpKind>) {
-        if let OpKind::Bytes(bytes) = kind {
-            return self.use_bytes(bytes);
-        }
-        let slot = match kind {
-            OpKind::LoadSlot { slot, .. }
-            | OpKind::StoreSlot { slot, .. }
-            | OpKind::EmptySlot(slot)
-            | OpKind::SlotHas { slot, .. }
-            | OpKind::SlotState(slot) => slot,
-            _ => return,
-        };
-        let uses = self.uses.entry(*slot).or_default();
-        match kind {
-            OpKind::LoadSlot { initial, .. } => {
+    /// Records how an operation uses a slot. `behind` is the next operation, which may switch on
+    /// the slot's state.
+    pub(super) fn use_slot(&mut self, op: SlotOp, behind: Option<&OpKind>) {
+        let Some(slot) = op.slot() else { return };
+        let uses = self.uses.entry(slot).or_default();
+        match op {
+            SlotOp::LoadSlot { initial, .. } => {
                 uses.has_words = true;
-                uses.initials.insert(Initial::Word(*initial));
+                uses.initials.insert(Initial::Word(initial));
             }
-            OpKind::StoreSlot { kind, .. } => {
+            SlotOp::StoreSlot { kind, .. } => {
                 uses.has_words = true;
-                uses.kinds.insert(*kind);
+                uses.kinds.insert(kind);
             }
-            OpKind::EmptySlot(_) => uses.is_emptied = true,
-            OpKind::SlotHas { kind, initial, .. } => {
+            SlotOp::EmptySlot(_) => uses.is_emptied = true,
+            SlotOp::SlotHas { kind, initial, .. } => {
                 uses.has_words = true;
-                uses.compare(*kind, initial.map(Initial::Word));
+                uses.compare(kind, initial.map(Initial::Word));
             }
-            _ => match behind {
+            SlotOp::SlotState(_) => match behind {
                 Some(OpKind::Switch { arms, .. }) => uses.switches.push(Arms::of(arms)),
                 _ => (uses.tells_value, uses.tells_empty) = (true, true),
             },
+            SlotOp::Forget { .. } | SlotOp::LoadLocal(..) | SlotOp::StoreLocal(_) | SlotOp::Compute(..) => {}
         }
     }
 
-    fn use_bytes(&mut self, bytes: &Bytes) {
-        let (Bytes::LoadSlot { slot, .. }
-        | Bytes::StoreSlot { slot, .. }
-        | Bytes::SlotHas { slot, .. }
-        | Bytes::Part { slot, .. }) = bytes
-        else {
-            return;
-        };
+    /// Records how an operation on the bytes in hand uses a slot.
+    pub(super) fn use_bytes(&mut self, bytes: &Bytes) {
         let held = self.held;
-        let uses = self.uses.entry(slot.slot).or_default();
-        uses.bytes.insert(slot.bytes);
         match bytes {
-            Bytes::LoadSlot { initial, .. } | Bytes::Part { initial, .. } => {
-                uses.initials.insert(Initial::Bytes(initial.clone()));
+            Bytes::LoadSlot { slot, initial } | Bytes::Part { slot, initial, .. } => {
+                self.uses_of(*slot).initials.insert(Initial::Bytes(initial.clone()));
             }
-            Bytes::StoreSlot { kind, .. } => {
+            Bytes::StoreSlot { slot, kind } => {
+                let uses = self.uses_of(*slot);
                 uses.kinds.insert(*kind);
                 uses.has_octets |= held == HeldText::No || matches!(held, HeldText::Of(other) if other != slot.bytes);
             }
-            Bytes::SlotHas { kind, initial, .. } => uses.compare(*kind, initial.clone().map(Initial::Bytes)),
-            _ => {}
+            Bytes::SlotHas { slot, kind, initial } => {
+                self.uses_of(*slot).compare(*kind, initial.clone().map(Initial::Bytes));
+            }
+            Bytes::Octets { .. }
+            | Bytes::Const(_)
+            | Bytes::Get(_)
+            | Bytes::Put(_)
+            | Bytes::Equal(_)
+            | Bytes::Length
+            | Bytes::Utf8(_) => {}
         }
+    }
+
+    fn uses_of(&mut self, slot: ByteSlot) -> &mut Uses {
+        let uses = self.uses.entry(slot.slot).or_default();
+        uses.bytes.insert(slot.bytes);
+        uses
     }
 
     /// Decides which words the slots begin with and which are reserved. Returns none if a slot has
@@ -249,7 +246,7 @@ impl<'e> Emit<'e, '_> {
         slot: u32,
         arms: &'e [(Vec<i64>, Block)],
         otherwise: &'e Block,
-        mut fill: impl FnMut(&mut Self, &'e Block),
+        frame: Value,
     ) {
         let (words, labels) = (self.slot_words(slot), Arms::of(arms));
         let arm = |at: Option<usize>| at.and_then(|at| arms.get(at)).map_or(otherwise, |(_, block)| block);
@@ -259,7 +256,6 @@ impl<'e> Emit<'e, '_> {
         let mut join = self.begin_join();
         let done = self.code.create_block();
         let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
-        let encodes = self.fields.moves;
         // A string operation on a slot without bytes bails out itself, so no test is necessary.
         let asks = puts_into_string(arm(assigned), slot);
         let is_asked = |label: i64| asks && stops(arm(labels.at(label)));
@@ -273,8 +269,8 @@ impl<'e> Emit<'e, '_> {
             let state = self.constant(label);
             self.set(state, Scalar::U64);
             self.set_bits_done(start);
-            fill(self, block);
-            self.fill_bits(end, encodes);
+            self.block(block, frame);
+            self.fill_bits(end);
             self.end_arm(&mut join, stops(block));
             self.code.ins().jump(done, &[]);
             self.begin_arm(&join);
@@ -287,8 +283,8 @@ impl<'e> Emit<'e, '_> {
         let (state, block) = (self.constant(words.kind.into()), arm(assigned));
         self.set(state, Scalar::U64);
         self.set_bits_done(start);
-        fill(self, block);
-        self.fill_bits(end, encodes);
+        self.block(block, frame);
+        self.fill_bits(end);
         self.end_arm(&mut join, stops(block));
         self.code.ins().jump(done, &[]);
         self.assigned = outer;
