@@ -13,7 +13,7 @@ use super::{
     shims,
 };
 use crate::{
-    layout::{Kind, Scalar},
+    layout::{Kind, Scalar, SequenceNode},
     program::{
         Block, Check, Input, Op, OpKind, Order, Overflow, Place, RegionDialect, Segment, SequenceDialect, State,
         TextForm, Wire, interp::HOST, kernel::RegionForm, state::bytes::take_octet,
@@ -563,6 +563,13 @@ impl<'e> Emit<'e, '_> {
         let Some((base, offset, node)) = self.place(place, frame) else { return };
         match &self.layout().node(node).kind {
             Kind::String { words: Some(words), .. } => {
+                let zero = self.constant(0);
+                self.store(zero, base, offset + words.len as i32);
+            }
+            // Numbers need no drop.
+            Kind::Sequence(SequenceNode { element, words: Some(words), .. })
+                if matches!(self.layout().node(*element).kind, Kind::Scalar(_)) =>
+            {
                 let zero = self.constant(0);
                 self.store(zero, base, offset + words.len as i32);
             }

@@ -112,6 +112,7 @@ mod tests {
             Member::new("text", Type::string()),
             Member::new("octets", Type::sequence(Type::Uint8)),
             Member::new("numbers", Type::sequence(Type::Int32)),
+            Member::new("doubles", Type::sequence(Type::Float64)),
             Member::new("last", Type::Float64),
         ];
         let schema = schema(members);
@@ -121,16 +122,21 @@ mod tests {
         let [encode, decode] = programs.map(|program| jit::compile(&program).unwrap());
         let [encode, decode] =
             [&encode, &decode].map(|code| NonNull::new(code.direct().cast_mut()).expect("no context"));
-        let (mut record, mut back, mut bytes) = (Record::new(&shape), Record::new(&shape), Vec::with_capacity(4096));
+        let (mut record, mut back, mut bytes) = (Record::new(&shape), Record::new(&shape), Vec::with_capacity(8192));
         for len in [0, 1, 15, 16, 17, 21, 100, 999] {
             record.set("number", len as u8).unwrap();
             record.set("text", "é".repeat(len / 2)).unwrap();
             record.set("octets", Value::Bytes(vec![len as u8; len])).unwrap();
             record.set("numbers", Value::List((0..len as i32 / 4).map(Value::from).collect())).unwrap();
+            record.set("doubles", Value::List((0..len / 8).map(|at| Value::from(at as f64)).collect())).unwrap();
             record.set("last", len as f64).unwrap();
             // Has the memory that the message needs.
             back.clone_from(&record);
             back.set("last", -1.0).unwrap();
+            if len < 8 {
+                // An empty sequence removes it.
+                back.set("doubles", Value::List(vec![Value::from(-1.0)])).unwrap();
+            }
             // SAFETY: the records have the layout of the programs, and `bytes` the room.
             unsafe {
                 let written = jit::encode_direct(encode, bytes.as_mut_ptr(), bytes.capacity(), record.as_ptr());
