@@ -573,7 +573,8 @@ fn operations_are_in_the_specification_and_in_random_programs() {
     for (file, of, row) in [("mod.rs", "OpKind", "`"), ("slots.rs", "SlotOp", "`"), ("bytes.rs", "Bytes", "`Bytes ")] {
         let names = variants(&read(&format!("crates/polywire-core/src/program/{file}")), of);
         assert!(names.len() > 8, "{names:?}");
-        for name in names {
+        // Those of `Slot` have rows by their own names.
+        for name in names.into_iter().filter(|name| name != "Slot") {
             assert!(has_name(&operations, &format!("{row}{name}")), "spec/program.md has no row for {of}::{name}");
             let is_used = has_name(&used, &format!("{of}::{name}"));
             assert!(is_used, "no codec emits {of}::{name}: put it into testing/src/programs.rs");
