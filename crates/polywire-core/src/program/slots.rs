@@ -97,6 +97,7 @@ pub enum SlotOp {
     Compute(Arithmetic, Operand),
 }
 
+#[cfg(feature = "jit")]
 impl SlotOp {
     /// The slot that it reads or writes, if it is only one. The verifier has its own rules.
     pub(crate) fn slot(self) -> Option<u32> {

@@ -85,7 +85,7 @@ impl DecodeDialect for Decode {
 
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Lowered {
         let selectors = [&delimiters::SELECTOR, &delimiters::CHARACTER_SELECTOR];
-        walk.named_case(union, selectors, &delimiters::CASE, &delimiters::DOCUMENT, |name| terminated(name))
+        walk.named_case(union, selectors, &delimiters::CASE, &delimiters::DOCUMENT, terminated)
     }
 }
 
