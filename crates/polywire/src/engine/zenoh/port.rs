@@ -246,9 +246,10 @@ impl Port for ZenohPort {
 
     fn learn(&self, link: LinkId, channel: ChannelId) -> bool {
         let mut state = self.0.lock();
-        let is_asked = state.need_type(link, channel, Instant::now());
+        let is_looked_for = state.need_type(link, channel, Instant::now());
         self.0.pump(state);
-        is_asked
+        self.0.wake(self.0.lock());
+        is_looked_for
     }
 
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
