@@ -187,7 +187,7 @@ pub fn log_from(verbose: u8) {
     let level = match verbose {
         0 => return,
         1 => log::LevelFilter::Info,
-        _ => log::LevelFilter::Trace,
+        _ => log::LevelFilter::Debug,
     };
     if log::set_logger(&Logger).is_ok() {
         log::set_max_level(level);

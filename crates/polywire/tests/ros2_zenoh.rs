@@ -152,8 +152,8 @@ fn late_subscribers_get_what_a_ros_node_keeps() {
     }
 }
 
-/// A bridge of a topic to a stream in a folder, in the format in front of the stream's endpoint, which
-/// it gives, too.
+/// A bridge of a topic to a stream in a folder, in the format in front of the stream's endpoint,
+/// which it gives, too.
 fn bridged(node: &Node, endpoint: &str, topic: &str, format: &str, folder: &Folder) -> (Bridge, String) {
     let stream = format!("unix/{}", folder.file("s"));
     let bridge = node.bridge(endpoint, &format!("{format}{stream}")).expect("endpoints");

@@ -457,6 +457,75 @@ fn a_type_is_asked_for_once() {
     assert!(asked.try_recv().is_err(), "it is known");
 }
 
+/// The questions for types to the node of `talking`.
+fn questions(session: &Session) -> (Queryable<()>, mpsc::Receiver<Query>) {
+    let (sender, questions) = mpsc::channel();
+    let queryable = session.declare_queryable(format!("7/talker/get_type_description/{SERVICE}")).complete(true);
+    let queryable = queryable.callback(move |query| drop(sender.send(query)));
+    (queryable.wait().expect("a queryable"), questions)
+}
+
+/// Waits for a question, publishes these numbers with their GIDs under these keys, and answers.
+fn publish_and_answer(session: &Session, questions: &mpsc::Receiver<Query>, samples: &[(String, Id128, i64)]) {
+    let question = questions.recv_timeout(SOON).expect("a question");
+    for (key, gid, number) in samples {
+        let publisher = session.declare_publisher(key.clone()).congestion_control(CongestionControl::Block);
+        let publisher = publisher.wait().expect("a publisher");
+        until("somebody listens", || publisher.matching_status().wait().expect("a status").matching());
+        publisher.put(cdr(&number.to_string())).attachment(attachment(*number, 0, *gid)).wait().expect("put");
+    }
+    question.reply(question.key_expr().clone(), described("data")).wait().expect("a reply");
+}
+
+#[test]
+fn messages_wait_while_their_type_is_asked_for() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let (_queryable, questions) = questions(&session);
+    let reader = discovered(&node, &endpoint);
+    let (_token, gid) = talking(&session, 10, "::,7:,:,:,,");
+    publish_and_answer(&session, &questions, &[1, 2, 3].map(|number| (key(), gid, number)));
+    // The type is known by now, and this publisher is not: its first message announces it.
+    for number in [4, 5] {
+        let put = session.put(key(), cdr(&number.to_string())).attachment(attachment(number, 0, NOBODY));
+        put.congestion_control(CongestionControl::Block).wait().expect("put");
+    }
+    for number in 1..=5 {
+        let sample = reader.recv_timeout(SOON).unwrap_or_else(|| panic!("{number} is lost"));
+        assert_eq!(sample.value.str("data"), Ok(&*number.to_string()));
+    }
+    assert_eq!((reader.lost(), reader.undecodable()), (0, 0));
+}
+
+#[test]
+fn messages_wait_for_a_subscriber_that_comes_later() {
+    let node = Node::new();
+    let (endpoint, locator) = alone(&node);
+    let session = plain(&locator);
+    let (_queryable, questions) = questions(&session);
+    let talkers: Vec<(String, Id128, LivelinessToken)> = (0..50)
+        .map(|number| {
+            let topic = format!("chatter{number}");
+            let token = token_of(&session.zid().to_string(), 10, "::,7:,:,:,,").0.replace("chatter", &topic);
+            let gid = Id128(XxHash3_128::oneshot(token.as_bytes()).to_le_bytes());
+            (key().replace("chatter", &topic), gid, session.liveliness().declare_token(token).wait().expect("a token"))
+        })
+        .collect();
+    // Nobody reads the topics any more.
+    let texts: Subscriber<Text> = node.subscriber_on("robot/**", &endpoint).expect("a subscriber");
+    until("all are known", || texts.status().writers == talkers.len());
+    drop(texts);
+    let coding = Discovered::new().expect("records");
+    let reader = node.subscribe_of("robot/**", Some(&endpoint), coding).expect("a wire").open();
+    let samples: Vec<_> = talkers.iter().map(|(key, gid, _)| (key.clone(), *gid, 1)).collect();
+    publish_and_answer(&session, &questions, &samples);
+    for number in 0..talkers.len() {
+        assert!(reader.recv_timeout(SOON).is_some(), "only {number} came");
+    }
+    assert_eq!((reader.lost(), reader.status().mismatches.len()), (0, 0));
+}
+
 #[test]
 fn a_description_of_another_type_is_refused_and_told_once() {
     let node = Node::new();

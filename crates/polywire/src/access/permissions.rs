@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use polywire_core::{
-    ros::entities,
+    ros::{entities, type_query},
     rpc::{self, Role},
     topic::Pattern,
 };
@@ -129,7 +129,12 @@ fn lines(rules: &[&Rule], naming: Naming, writes: bool) -> Result<Vec<Line>, Per
 fn own(naming: Naming, writes: bool) -> Line {
     let mut topics: Vec<String> = vec![LETTERS.into(), INTEREST.into()];
     topics.extend(if writes { [NODE, STATS].as_slice() } else { &[STATE] }.iter().map(|topic| (*topic).into()));
-    topics.extend((naming == Naming::Ros).then(|| entities::TOPIC.into()));
+    if naming == Naming::Ros {
+        // Every node serves its types, by a service below its name.
+        let types = format!("*/{}", type_query::NAME);
+        let served = if writes { rpc::reply_topic(&types) } else { rpc::request_topic(&types) };
+        topics.extend([entities::TOPIC.into(), served]);
+    }
     Line { allows: true, topics }
 }
 
@@ -338,6 +343,11 @@ mod tests {
         assert_eq!(decisions, [true, true, false, false], "in both forms");
         let ros = lines(&[&self::rule(&["chatter"], &[])], Naming::Ros, true).expect("expressions");
         assert!(decision(&ros, "rt/chatter") && decision(&ros, entities::TOPIC) && !decision(&ros, "rt/other"));
+        let reads = lines(&[&self::rule(&[], &[])], Naming::Ros, false).expect("expressions");
+        let [request, reply] = ["rq/hall_7/get_type_descriptionRequest", "rr/hall/north/get_type_descriptionReply"];
+        assert!(decision(&reads, request) && decision(&any, reply), "it serves its types");
+        assert!(!decision(&any, request) && !decision(&reads, reply), "and asks nobody");
+        assert!(!decision(&any, "rr/hall_7/get_parametersReply"));
     }
 
     #[test]

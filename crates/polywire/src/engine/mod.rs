@@ -395,7 +395,8 @@ pub trait Port: Send + Sync {
 
     /// A channel of a peer announces the hash that ROS 2 has of its type, and no schema, and a
     /// subscriber needs the schema. True if the engine looks for it: it then announces the channel
-    /// again, with the schema or without. The default is false.
+    /// again, with the schema or without, and messages that come before wait for that, unless the
+    /// node has accepted the channel. The default is false.
     fn learn(&self, _link: LinkId, _channel: ChannelId) -> bool {
         false
     }

@@ -9,6 +9,7 @@ use zenoh::Config;
 
 use super::{
     super::{EngineOptions, identity::Files},
+    errors,
     key::Keys,
     pace::Express,
 };
@@ -176,7 +177,7 @@ impl Address {
     pub(super) fn config(&self, options: &EngineOptions, identity: Option<&Files>) -> Result<Config, String> {
         let mut config = match &self.config {
             None => Config::default(),
-            Some(file) => Config::from_file(file).map_err(|error| format!("'{file}': {error}"))?,
+            Some(file) => Config::from_file(file).map_err(|error| format!("'{file}': {}", errors::text(error)))?,
         };
         let mode = match self.mode {
             Mode::Peer => "peer",
@@ -184,7 +185,8 @@ impl Address {
             Mode::Router => "router",
         };
         let mut set = |key: &str, value: String| {
-            config.insert_json5(key, &value).map_err(|error| format!("Zenoh refuses {key} = {value}: {error}"))
+            let refused = |error| format!("Zenoh refuses {key} = {value}: {}", errors::text(error));
+            config.insert_json5(key, &value).map_err(refused)
         };
         set("mode", format!("\"{mode}\""))?;
         if !self.connect.is_empty() {

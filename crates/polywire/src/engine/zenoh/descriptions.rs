@@ -13,7 +13,7 @@ use std::{
 
 use polywire_core::{
     envelope::{ChannelId, Envelope, Id128},
-    frame::Start,
+    frame::{Answer, Start},
     qos::Qos,
     ros::{
         TypeHash, TypeName, check_topic,
@@ -49,21 +49,22 @@ const NODES: usize = 4;
 
 impl State {
     /// The node needs the type of a publisher of ROS 2. False if nobody tells it. Otherwise the
-    /// channel is announced again.
+    /// channel is announced again. Unless somebody reads it, its messages wait for that.
     pub(super) fn need_type(&mut self, link: LinkId, channel: ChannelId, now: Instant) -> bool {
         let topic = self.publishers.topic_of(channel).filter(|_| self.foreign.is_link(link)).cloned();
         let Some(topic) = topic else { return false };
-        if self.types.document(&topic.hash).is_some() {
-            self.announce_again(&topic, BTreeSet::from([channel]));
-            return true;
+        let need = self.types.need(&topic.hash, channel, self.terms.limits.pending_documents, now);
+        if need != Need::Unknown && self.publishers.is_unread(channel) {
+            self.inbox.hold(link, channel);
+            // The node may have declined it before.
+            self.foreign.answered(link, channel, &Answer::Accept(0));
         }
-        match self.types.need(&topic.hash, channel, self.terms.limits.pending_documents, now) {
-            Need::Ask => {
-                self.ask_for_type(topic);
-                true
-            }
-            need => need == Need::Asked,
+        match need {
+            Need::Known => self.announce_again(&topic, BTreeSet::from([channel])),
+            Need::Ask => self.ask_for_type(topic),
+            Need::Asked | Need::Unknown => {}
         }
+        need != Need::Unknown
     }
 
     fn ask_for_type(&mut self, topic: Topic) {
@@ -87,11 +88,13 @@ impl State {
     fn announce_again(&mut self, topic: &Topic, channels: BTreeSet<ChannelId>) {
         let State { foreign, inbox, publishers, types, .. } = self;
         let link = foreign.link(|link, news| inbox.push(link, arrival_of(news, &ZBytes::new())));
-        for channel in channels {
-            let Some(mut announcement) = publishers.announcement(channel) else { continue };
+        for channel in &channels {
+            let Some(mut announcement) = publishers.announcement(*channel) else { continue };
             announcement.schema = types.schema(&topic.hash);
-            inbox.push(link, Arrival::Announced(channel, Start::default(), Box::new(announcement)));
+            inbox.push(link, Arrival::Announced(*channel, Start::default(), Box::new(announcement)));
         }
+        // Publishers' histories are announced before the messages that follow them.
+        channels.into_iter().for_each(|channel| inbox.settle(link, channel));
     }
 
     /// Asks again for types that nobody has told before.

@@ -1,6 +1,7 @@
-//! What came and was not handed to the node yet, in order.
+//! What came and was not handed to the node yet, in order. What came on a channel is held while the
+//! type of the channel is asked for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
@@ -38,6 +39,8 @@ pub(super) enum Arrival {
     Tell(Box<Event>),
     /// A document of a foreign application, or that there is none.
     Document(Id128, Option<Vec<u8>>),
+    /// What is held of the channel comes here.
+    Settled(ChannelId),
 }
 
 pub(super) struct Message {
@@ -76,6 +79,15 @@ impl Message {
 }
 
 impl Arrival {
+    /// The channel on which it came, behind the announcement.
+    fn channel(&self) -> Option<ChannelId> {
+        match self {
+            Arrival::Message(message) => Some(message.channel()),
+            Arrival::Lost(channel, ..) | Arrival::Retired(channel, _) | Arrival::Settled(channel) => Some(*channel),
+            _ => None,
+        }
+    }
+
     /// Bytes that it takes.
     fn size(&self) -> usize {
         let more = match self {
@@ -91,6 +103,8 @@ impl Arrival {
 pub(super) struct Inbox {
     queue: VecDeque<Arrived>,
     bytes: usize,
+    /// What came on channels whose type is asked for.
+    held: BTreeMap<(LinkId, ChannelId), Vec<Arrival>>,
 }
 
 impl Inbox {
@@ -105,15 +119,48 @@ impl Inbox {
         self.queue.push_front(Arrived { link, what });
     }
 
+    /// Holds what has come on a channel, and what comes, until it is settled.
+    pub(super) fn hold(&mut self, link: LinkId, channel: ChannelId) {
+        self.held.entry((link, channel)).or_default();
+    }
+
+    /// What is held of a channel, if something is, follows what has come before.
+    pub(super) fn settle(&mut self, link: LinkId, channel: ChannelId) {
+        if self.held.contains_key(&(link, channel)) {
+            self.push(link, Arrival::Settled(channel));
+        }
+    }
+
     pub(super) fn pop(&mut self) -> Option<Arrived> {
+        self.set_aside();
         let arrived = self.queue.pop_front()?;
         self.bytes -= arrived.what.size();
         Some(arrived)
     }
 
+    /// Sets aside what is next as long as its channel is held.
+    fn set_aside(&mut self) {
+        while !self.held.is_empty()
+            && let Some(Arrived { link, what }) = self.queue.front()
+            && let Some(at) = what.channel().map(|channel| (*link, channel))
+            && let Some(came) = self.held.get_mut(&at)
+            && let Some(next) = self.queue.pop_front()
+        {
+            self.bytes -= next.what.size();
+            match next.what {
+                Arrival::Settled(_) => {
+                    let came = self.held.remove(&at).unwrap_or_default();
+                    came.into_iter().rev().for_each(|what| self.push_first(next.link, what));
+                }
+                what => came.push(what),
+            }
+        }
+    }
+
     /// Moves messages of one link that came together to an empty row, at most `most` of them.
     /// `None` if something else is next.
     pub(super) fn pop_row(&mut self, most: usize, row: &mut Vec<Message>) -> Option<LinkId> {
+        self.set_aside();
         let link = self.queue.front()?.link;
         let is_next = |arrived: &mut Arrived| arrived.link == link && matches!(arrived.what, Arrival::Message(_));
         while row.len() < most
@@ -123,6 +170,7 @@ impl Inbox {
             if let Arrival::Message(message) = arrived.what {
                 row.push(message);
             }
+            self.set_aside();
         }
         (!row.is_empty()).then_some(link)
     }

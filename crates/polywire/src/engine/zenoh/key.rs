@@ -15,7 +15,7 @@ use zenoh::key_expr::{OwnedKeyExpr, keyexpr};
 
 use super::{
     super::foreign::{id, openness::is_private},
-    ros,
+    errors, ros,
 };
 
 /// The level under which nodes meet. A level that begins with `@` is matched by no wildcard.
@@ -61,7 +61,8 @@ impl Keys {
         if prefix.is_empty() {
             return Ok(Keys { prefix: String::new(), ours: OURS.into(), ros_domain: None });
         }
-        let key = OwnedKeyExpr::new(prefix).map_err(|error| format!("'{prefix}' is no key expression: {error}"))?;
+        let wrong = |error| format!("'{prefix}' is no key expression: {}", errors::text(error));
+        let key = OwnedKeyExpr::new(prefix).map_err(wrong)?;
         match key.is_wild() {
             true => Err(format!("'{prefix}' has wildcards: the prefix is a key, as in 'prefix=plant/3'")),
             false => Ok(Keys { prefix: format!("{prefix}/"), ours: format!("{prefix}/{OURS}"), ros_domain: None }),

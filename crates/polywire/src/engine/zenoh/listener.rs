@@ -18,6 +18,7 @@ use super::{
     super::pipe::lock,
     attachment::{self, Attached},
     caches::Listener,
+    errors,
     key::{self, FROM_NODE},
     port::Shared,
     publishers::Kept,
@@ -51,7 +52,7 @@ impl Shared {
                 Some(Listener::new(&self.caches, key, subscriber))
             }
             Err(error) => {
-                log::warn!("{}: cannot listen to '{key}': {error}", self.endpoint);
+                log::warn!("{}: cannot listen to '{key}': {}", self.endpoint, errors::text(error));
                 lock(&self.caches).unlisten(key);
                 None
             }

@@ -22,6 +22,7 @@ mod caches;
 mod calls;
 mod descriptions;
 mod end;
+mod errors;
 mod history;
 mod inbox;
 mod interest;

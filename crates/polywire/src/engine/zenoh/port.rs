@@ -33,6 +33,7 @@ use super::{
     },
     address::Address,
     caches::{Caches, Listener},
+    errors,
     history::Times,
     interest::{Interest, is_for},
     key::{Keys, Name},
@@ -104,7 +105,7 @@ impl ZenohPort {
         local: &Local,
         sink: Arc<dyn Sink>,
     ) -> Result<ZenohPort, String> {
-        let session = zenoh::open(config).wait().map_err(|error| error.to_string())?;
+        let session = zenoh::open(config).wait().map_err(errors::text)?;
         let (options, keys) = (&local.options, address.keys()?);
         let graph = keys.ros_domain().map(|domain| Graph::new(domain, session.zid().to_string(), &local.name));
         let terms = Terms {
@@ -141,7 +142,7 @@ impl ZenohPort {
         let port = ZenohPort(shared.clone());
         shared.start("pw-zenoh-in", Shared::deliver)?;
         shared.start("pw-zenoh-out", Shared::keep_time)?;
-        let declared = shared.declare(me).map_err(|error| error.to_string());
+        let declared = shared.declare(me).map_err(errors::text);
         let mut state = shared.lock();
         state.is_pumping = false;
         shared.pump(state);
@@ -182,7 +183,7 @@ impl Port for ZenohPort {
         let history = (&shared.times, shared.local.options.queue_bytes);
         let outlet =
             place.map(|place| Outlet::open(&shared.session, place, announcement, shared.pace.clone(), history));
-        let outlet = outlet.transpose().map_err(|error| failed(error.to_string()))?;
+        let outlet = outlet.transpose().map_err(|error| failed(errors::text(error)))?;
         let service = shared.serve(channel, announcement).map_err(failed)?;
         let mut state = shared.lock();
         let announcement = Arc::new(announcement.clone());
@@ -202,6 +203,10 @@ impl Port for ZenohPort {
 
     fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
         self.0.send(envelope, loan)
+    }
+
+    fn settles(&self) -> bool {
+        false
     }
 
     fn retire(&self, channel: ChannelId) {
@@ -245,9 +250,10 @@ impl Port for ZenohPort {
 
     fn learn(&self, link: LinkId, channel: ChannelId) -> bool {
         let mut state = self.0.lock();
-        let is_asked = state.need_type(link, channel, Instant::now());
+        let is_looked_for = state.need_type(link, channel, Instant::now());
         self.0.pump(state);
-        is_asked
+        self.0.wake(self.0.lock());
+        is_looked_for
     }
 
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
@@ -368,7 +374,7 @@ impl Shared {
         let topic = ros::Topic::of(announced, known.as_ref()).map_err(|unfit| unfit.to_string())?;
         let key = self.keys.of_ros_topic(&topic).ok_or("the topic is no key")?;
         let token = graph.token_of_channel(channel.0, &topic, announced, kept);
-        let token = self.session.liveliness().declare_token(token).wait().map_err(|error| error.to_string())?;
+        let token = self.session.liveliness().declare_token(token).wait().map_err(errors::text)?;
         let ros = Ros { topic, header: ros::header(announced), _token: token };
         Ok(Some(Place { key, encoding: Encoding::default(), kept: kept as usize, ros: Some(ros) }))
     }
@@ -387,7 +393,7 @@ impl Shared {
         let token = graph.token_of(End::Subscriber, channel.0, &topic, &qos);
         match self.session.liveliness().declare_token(token).wait() {
             Ok(token) => drop(shown.insert(topic, (qos, token))),
-            Err(error) => log::warn!("{}: {error}", self.endpoint),
+            Err(error) => log::warn!("{}: {}", self.endpoint, errors::text(error)),
         }
     }
 

@@ -111,6 +111,11 @@ impl Publishers {
         self.channels.get(&channel).map(|channel| &channel.topic)
     }
 
+    /// Whether messages of ROS 2 come on a channel that the node has not accepted.
+    pub(super) fn is_unread(&self, channel: ChannelId) -> bool {
+        self.channels.get(&channel).is_some_and(|channel| !channel.is_accepted)
+    }
+
     /// The topic of a channel, or of the channel of a history.
     pub(super) fn topic_of(&self, channel: ChannelId) -> Option<&Topic> {
         let of_history = || Some(&self.by_gid.get(self.histories.get(&channel)?)?.topic);

@@ -26,6 +26,7 @@ use zenoh::{
 use super::{
     super::foreign::{Said, encoding},
     end::{Form, ServiceEnd},
+    errors,
     outgoing::{Answering, ERROR, Put},
     port::Shared,
     ros::{self, End},
@@ -63,7 +64,7 @@ impl Shared {
                 shared.query_came(&requests, is_ros, query);
             }
         });
-        let queryable = queryable.wait().map_err(|error| error.to_string())?;
+        let queryable = queryable.wait().map_err(errors::text)?;
         let (form, token) = (Form::of(announced, is_ros), self.declare_token(place.token)?);
         Ok(Some(Arc::new(ServiceEnd::Server { key: place.key, form, _queryable: queryable, _token: token })))
     }
@@ -87,7 +88,7 @@ impl Shared {
 
     fn declare_token(&self, token: Option<String>) -> Result<Option<LivelinessToken>, String> {
         let token = token.map(|token| self.session.liveliness().declare_token(token).wait());
-        token.transpose().map_err(|error| error.to_string())
+        token.transpose().map_err(errors::text)
     }
 
     /// Called by Zenoh's threads.
@@ -137,11 +138,11 @@ impl Shared {
     ) -> Result<(), String> {
         let (request, reply) = (self.sink.document(announced.schema), self.sink.subscribed(replies));
         let place = self.place_of_service(service, End::Client, channel, request.as_deref(), reply.as_deref())?;
-        let (text, is_ros) = (|error: zenoh::Error| error.to_string(), self.keys.is_ros());
+        let is_ros = self.keys.is_ros();
         let target = if is_ros { QueryTarget::AllComplete } else { QueryTarget::BestMatching };
         let querier = self.session.declare_querier(place.key).target(target).consolidation(ConsolidationMode::None);
         let querier = querier.congestion_control(CongestionControl::Block).express(true).timeout(LONGEST);
-        let querier = querier.allowed_destination(Locality::Remote).wait().map_err(text)?;
+        let querier = querier.allowed_destination(Locality::Remote).wait().map_err(errors::text)?;
         let token = self.declare_token(place.token)?;
         let end = ServiceEnd::Client {
             querier,
@@ -174,8 +175,8 @@ impl Shared {
             .callback(move |status| told(status.matching()))
             .background()
             .wait()
-            .map_err(text)?;
-        if querier.matching_status().wait().map_err(text)?.matching() {
+            .map_err(errors::text)?;
+        if querier.matching_status().wait().map_err(errors::text)?.matching() {
             matched(true);
         }
         Ok(())

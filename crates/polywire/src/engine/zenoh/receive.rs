@@ -318,7 +318,7 @@ impl Shared {
                 self.sink.event(Event::Disconnected { link: *info, reason });
                 keys.iter().for_each(|key| self.unlisten(key));
             }
-            Arrival::Up(_) | Arrival::Tell(_) | Arrival::Mark(_) | Arrival::Message(_) => {}
+            Arrival::Up(_) | Arrival::Tell(_) | Arrival::Mark(_) | Arrival::Message(_) | Arrival::Settled(_) => {}
         }
     }
 

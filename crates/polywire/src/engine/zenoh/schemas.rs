@@ -1,9 +1,12 @@
 //! What waits for schemas: the queries of others, and the channels of foreign applications whose
 //! encoding names a schema that this node asks for. `queries` answers and asks.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use polywire_core::envelope::{ChannelId, Id128};
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Id128},
+    frame::Start,
+};
 use zenoh::query::Query;
 
 use super::{
@@ -14,8 +17,8 @@ use super::{
 
 /// Queries that wait for an answer, at most. Others get none.
 const MOST_QUERIES: usize = 64;
-/// Bytes of fetched schemas that are kept until the node wants them.
-const MOST_KEPT: usize = 4 << 20;
+/// Bytes of documents that are kept.
+pub(super) const MOST_KEPT: usize = 4 << 20;
 
 /// What came of a query for a schema.
 pub(super) enum Answered {
@@ -29,25 +32,23 @@ pub(super) enum Answered {
 pub(super) struct Schemas {
     most_asked: usize,
     queries: VecDeque<Query>,
-    asked: BTreeSet<Id128>,
-    /// Channels of foreign applications whose schema was asked for, with what came on them.
-    unsettled: BTreeMap<ChannelId, Unsettled>,
-    /// The links that want a schema that is asked for.
-    wanted: BTreeMap<Id128, LinkId>,
+    asked: BTreeMap<Id128, Waiting>,
     kept: BTreeMap<Id128, Vec<u8>>,
 }
 
-struct Unsettled {
-    schema: Id128,
-    link: LinkId,
-    came: Vec<Arrival>,
+/// What waits for a schema that is asked for.
+#[derive(Default)]
+struct Waiting {
+    /// A link that wants it.
+    wanted: Option<LinkId>,
+    /// Channels of foreign applications, as they were announced. What came on them is held.
+    channels: Vec<(LinkId, ChannelId, Start, Box<Announcement>)>,
 }
 
 impl Schemas {
     /// No more than so many schemas are asked for at a time.
     pub(super) fn new(most_asked: usize) -> Schemas {
-        let (queries, asked, unsettled) = (VecDeque::new(), BTreeSet::new(), BTreeMap::new());
-        Schemas { most_asked, queries, asked, unsettled, wanted: BTreeMap::new(), kept: BTreeMap::new() }
+        Schemas { most_asked, queries: VecDeque::new(), asked: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
     /// A query of somebody else. Gives it back if too many wait: it ends without an answer.
@@ -67,86 +68,76 @@ impl Schemas {
         !self.queries.is_empty()
     }
 
-    /// Passes on what came of foreign applications. What belongs to a channel whose schema must be
-    /// asked for waits until that is known; its bytes count as waiting for the node.
-    pub(super) fn pass(&mut self, link: LinkId, mut arrival: Arrival, out: &mut Outgoing, inbox: &mut Inbox) {
-        let channel = match &mut arrival {
-            Arrival::Announced(channel, _, announcement) => {
-                let schema = announcement.schema;
-                if !schema.is_zero() {
-                    match self.ask(schema, out) {
-                        true => drop(self.unsettled.insert(*channel, Unsettled { schema, link, came: Vec::new() })),
-                        false => announcement.schema = Id128::ZERO,
-                    }
-                }
-                *channel
+    /// Passes on what came of foreign applications. A channel whose schema must be asked for waits
+    /// until that is known.
+    pub(super) fn pass(&mut self, link: LinkId, arrival: Arrival, out: &mut Outgoing, inbox: &mut Inbox) {
+        let Arrival::Announced(channel, start, mut announcement) = arrival else { return inbox.push(link, arrival) };
+        let schema = Some(announcement.schema).filter(|schema| !schema.is_zero());
+        match schema.and_then(|schema| self.ask(schema, out)) {
+            Some(waiting) => {
+                inbox.hold(link, channel);
+                waiting.channels.push((link, channel, start, announcement));
             }
-            Arrival::Message(message) => message.channel(),
-            Arrival::Lost(channel, ..) => *channel,
-            _ => return inbox.push(link, arrival),
-        };
-        match self.unsettled.get_mut(&channel) {
-            Some(unsettled) => unsettled.came.push(arrival),
-            None => inbox.push(link, arrival),
+            None => {
+                announcement.schema = Id128::ZERO;
+                inbox.push(link, Arrival::Announced(channel, start, announcement));
+            }
         }
     }
 
     /// The node wants a schema of a foreign application. It gets it before what came later.
     pub(super) fn want(&mut self, link: LinkId, schema: Id128, out: &mut Outgoing, inbox: &mut Inbox) {
-        let kept = self.kept.get(&schema).cloned();
-        match kept.is_none() && self.ask(schema, out) {
-            true => drop(self.wanted.insert(schema, link)),
-            false => inbox.push_first(link, Arrival::Document(schema, kept)),
+        if !self.kept.contains_key(&schema)
+            && let Some(waiting) = self.ask(schema, out)
+        {
+            waiting.wanted = Some(link);
+        } else {
+            inbox.push_first(link, Arrival::Document(schema, self.kept.get(&schema).cloned()));
         }
     }
 
-    /// Asks for a schema, unless that is under way. False if there are too many.
-    fn ask(&mut self, schema: Id128, out: &mut Outgoing) -> bool {
-        if self.asked.contains(&schema) {
-            return true;
-        }
-        let has_room = self.asked.len() < self.most_asked;
-        if has_room {
-            self.asked.insert(schema);
+    /// Asks for a schema, unless that is under way. `None` if there are too many.
+    fn ask(&mut self, schema: Id128, out: &mut Outgoing) -> Option<&mut Waiting> {
+        if !self.asked.contains_key(&schema) {
+            if self.asked.len() >= self.most_asked {
+                return None;
+            }
             out.push(Put::Ask { schema });
         }
-        has_room
+        Some(self.asked.entry(schema).or_default())
     }
 
     /// Channels of this schema are settled: if nobody has it, the subscriber's own type is taken.
     pub(super) fn learn(&mut self, schema: Id128, answer: Answered, inbox: &mut Inbox) {
-        if !self.asked.remove(&schema) {
-            return;
-        }
+        let Some(Waiting { wanted, channels }) = self.asked.remove(&schema) else { return };
         let is_known = !matches!(answer, Answered::Nobody);
         if let Answered::Document(bytes) = answer {
-            if self.kept.values().map(Vec::len).sum::<usize>() + bytes.len() > MOST_KEPT {
-                self.kept.clear();
-            }
-            self.kept.insert(schema, bytes);
+            keep(&mut self.kept, schema, bytes);
         }
-        if let Some(link) = self.wanted.remove(&schema) {
+        if let Some(link) = wanted {
             inbox.push(link, Arrival::Document(schema, self.kept.get(&schema).cloned()));
         }
-        let settled = |(channel, unsettled): (&ChannelId, &Unsettled)| (unsettled.schema == schema).then_some(*channel);
-        let channels: Vec<ChannelId> = self.unsettled.iter().filter_map(settled).collect();
-        for Unsettled { link, came, .. } in channels.iter().filter_map(|channel| self.unsettled.remove(channel)) {
-            for mut arrival in came {
-                if let (Arrival::Announced(_, _, announcement), false) = (&mut arrival, is_known) {
-                    announcement.schema = Id128::ZERO;
-                }
-                inbox.push(link, arrival);
+        for (link, channel, start, mut announcement) in channels {
+            if !is_known {
+                announcement.schema = Id128::ZERO;
             }
+            inbox.push(link, Arrival::Announced(channel, start, announcement));
+            inbox.settle(link, channel);
         }
     }
 }
 
+/// Keeps a document that was told. If there is no room, those before are forgotten.
+pub(super) fn keep<K: Ord>(kept: &mut BTreeMap<K, Vec<u8>>, key: K, document: Vec<u8>) {
+    if kept.values().map(Vec::len).sum::<usize>() + document.len() > MOST_KEPT {
+        kept.clear();
+    }
+    kept.insert(key, document);
+}
+
 #[cfg(test)]
 mod tests {
-    use polywire_core::{
-        envelope::{Announcement, Envelope},
-        frame::Start,
-    };
+    use polywire_core::envelope::Envelope;
     use zenoh::bytes::ZBytes;
 
     use super::{
@@ -174,6 +165,7 @@ mod tests {
                     format!("{channel} {}", if a.schema.is_zero() { "-" } else { "+" })
                 }
                 Arrival::Message(message) => format!("{} message", message.channel()),
+                Arrival::Retired(channel, _) => format!("{channel} ends"),
                 Arrival::Document(_, bytes) => format!("{bytes:?}"),
                 _ => "something else".into(),
             })
@@ -186,13 +178,14 @@ mod tests {
         for arrival in [announced(1, SCHEMA), message(1), announced(2, Id128::ZERO), message(2), message(1)] {
             schemas.pass(LINK, arrival, &mut out, &mut inbox);
         }
+        inbox.push(LINK, Arrival::Retired(ChannelId(1), None));
         assert!(matches!(out.pop(), Some(Put::Ask { schema: SCHEMA })) && out.pop().is_none());
         assert_eq!(taken(&mut inbox), ["2 -", "2 message"]);
         schemas.pass(LINK, announced(3, Id128([8; 16])), &mut out, &mut inbox);
         assert_eq!(taken(&mut inbox), ["3 -"], "one is asked for at a time");
         schemas.learn(SCHEMA, Answered::Document(vec![1]), &mut inbox);
         schemas.learn(SCHEMA, Answered::Nobody, &mut inbox);
-        assert_eq!(taken(&mut inbox), ["1 +", "1 message", "1 message"]);
+        assert_eq!(taken(&mut inbox), ["1 +", "1 message", "1 message", "1 ends"]);
         inbox.push(LINK, message(1));
         schemas.want(LINK, SCHEMA, &mut out, &mut inbox);
         assert_eq!(taken(&mut inbox), ["Some([1])", "1 message"]);

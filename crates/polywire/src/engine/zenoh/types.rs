@@ -7,13 +7,13 @@ use std::{
 
 use polywire_core::envelope::{ChannelId, Id128};
 
+use super::schemas::keep;
+
 /// How long nobody is asked for a type that nobody has told, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Types that nobody has told, of which that is remembered.
 const MOST_FAILED: usize = 1024;
-/// Bytes of types that are kept.
-const MOST_KEPT: usize = 4 << 20;
 
 /// The types that this node has learned, by their hashes, and those that it asks for.
 #[derive(Default)]
@@ -47,9 +47,11 @@ impl Types {
         self.known.values().find(|document| Id128::of_document(document) == schema)
     }
 
-    /// The node needs the type of a channel. Whether it waits for it, and whether it is to be asked
-    /// for. No more than `most` types are asked for at a time.
+    /// The node needs the type of a channel. No more than `most` types are asked for at a time.
     pub(super) fn need(&mut self, hash: &str, channel: ChannelId, most: usize, now: Instant) -> Need {
+        if self.known.contains_key(hash) {
+            return Need::Known;
+        }
         if let Some(channels) = self.asked.get_mut(hash) {
             channels.insert(channel);
             return Need::Asked;
@@ -76,10 +78,7 @@ impl Types {
         match document {
             Some(document) => {
                 channels.extend(before.into_iter().flat_map(|failed| failed.channels));
-                if self.known.values().map(Vec::len).sum::<usize>() + document.len() > MOST_KEPT {
-                    self.known.clear();
-                }
-                self.known.insert(hash.into(), document);
+                keep(&mut self.known, hash.into(), document);
             }
             None => {
                 if self.failed.len() >= MOST_FAILED {
@@ -113,9 +112,11 @@ impl Types {
     }
 }
 
-/// What becomes of a question for a type.
+/// Whether a type that the node needs is known, is to be asked for, or is asked for already, or
+/// nobody tells it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Need {
+    Known,
     Ask,
     Asked,
     Unknown,
@@ -123,7 +124,7 @@ pub(super) enum Need {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::schemas::MOST_KEPT, *};
 
     const A: ChannelId = ChannelId(1);
     const B: ChannelId = ChannelId(2);
@@ -144,6 +145,7 @@ mod tests {
         assert_eq!((types.due(1, later + FIRST_PAUSE), types.due(1, later + 2 * FIRST_PAUSE)), (vec![], vec![B]));
         assert_eq!(types.learn("a", Some(vec![7]), later), (BTreeSet::from([B, C]), false));
         assert_eq!(types.learn("a", None, later), (BTreeSet::new(), false), "nobody has asked");
+        assert_eq!(types.need("a", A, 0, later), Need::Known);
         let schema = Id128::of_document(&[7]);
         assert_eq!(
             (types.schema("a"), types.with_id(schema), types.schema("b")),
