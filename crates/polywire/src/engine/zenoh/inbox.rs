@@ -102,6 +102,7 @@ impl Arrival {
 #[derive(Default)]
 pub(super) struct Inbox {
     queue: VecDeque<Arrived>,
+    /// Bytes of all that was not handed to the node, held or not.
     bytes: usize,
     /// What came on channels whose type is asked for.
     held: BTreeMap<(LinkId, ChannelId), Vec<Arrival>>,
@@ -146,11 +147,11 @@ impl Inbox {
             && let Some(came) = self.held.get_mut(&at)
             && let Some(next) = self.queue.pop_front()
         {
-            self.bytes -= next.what.size();
             match next.what {
                 Arrival::Settled(_) => {
+                    self.bytes -= next.what.size();
                     let came = self.held.remove(&at).unwrap_or_default();
-                    came.into_iter().rev().for_each(|what| self.push_first(next.link, what));
+                    came.into_iter().rev().for_each(|what| self.queue.push_front(Arrived { link: next.link, what }));
                 }
                 what => came.push(what),
             }

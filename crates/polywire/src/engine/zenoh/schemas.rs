@@ -181,11 +181,13 @@ mod tests {
         inbox.push(LINK, Arrival::Retired(ChannelId(1), None));
         assert!(matches!(out.pop(), Some(Put::Ask { schema: SCHEMA })) && out.pop().is_none());
         assert_eq!(taken(&mut inbox), ["2 -", "2 message"]);
+        assert!(inbox.bytes() > 0, "what is held counts");
         schemas.pass(LINK, announced(3, Id128([8; 16])), &mut out, &mut inbox);
         assert_eq!(taken(&mut inbox), ["3 -"], "one is asked for at a time");
         schemas.learn(SCHEMA, Answered::Document(vec![1]), &mut inbox);
         schemas.learn(SCHEMA, Answered::Nobody, &mut inbox);
         assert_eq!(taken(&mut inbox), ["1 +", "1 message", "1 message", "1 ends"]);
+        assert_eq!(inbox.bytes(), 0);
         inbox.push(LINK, message(1));
         schemas.want(LINK, SCHEMA, &mut out, &mut inbox);
         assert_eq!(taken(&mut inbox), ["Some([1])", "1 message"]);
