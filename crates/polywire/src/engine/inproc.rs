@@ -139,6 +139,10 @@ impl Port for InprocPort {
         self.0.peers().iter().for_each(|peer| peer.out.deliver());
     }
 
+    fn settles(&self) -> bool {
+        true
+    }
+
     fn retire(&self, channel: ChannelId) {
         lock(&self.0.state).channels.remove(&channel);
         for peer in self.0.peers().iter() {

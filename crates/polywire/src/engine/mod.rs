@@ -377,10 +377,10 @@ pub trait Port: Send + Sync {
     /// receivers' sinks here, not in `commit`. The default, for engines with threads, does nothing.
     fn settle(&self) {}
 
-    /// Whether [`Port::settle`] has something to do after a commit just before. If not, callers may
-    /// leave it out. An engine with threads can answer no, which saves them some work.
+    /// Whether [`Port::settle`] has something to do after a commit just before. If not, callers
+    /// leave it out. The default is that of the default [`Port::settle`]: no.
     fn settles(&self) -> bool {
-        true
+        false
     }
 
     /// Ends a channel. Messages committed before still arrive, and then [`LinkSink::retired`].

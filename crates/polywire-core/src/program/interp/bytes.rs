@@ -7,7 +7,7 @@ use alloc::string::String;
 use super::{Done, decode, encode};
 use crate::{
     layout::{Layout, NodeId, Scalar},
-    program::{Bytes, Elements, FaultKind, Input, Overflow, Place, Status, state},
+    program::{Bytes, Elements, FaultKind, Input, Overflow, Place, Status, kernels::utf8, state},
 };
 
 /// The type of the accumulator behind an operation that fills it.
@@ -79,7 +79,7 @@ pub(crate) unsafe fn set_octets(
 /// Stores the bytes in hand in a string.
 pub(super) fn set_held(input: &mut Input<'_>, string: &mut String) -> Status {
     let held = core::mem::take(&mut input.state().held);
-    let status = match core::str::from_utf8(&held) {
+    let status = match utf8::text(&held) {
         Ok(text) => input.set_text(string, text),
         // The deviation was reported or ignored before, by `Utf8`.
         Err(_) if input.state().is_lenient() => input.set_text(string, &String::from_utf8_lossy(&held)),

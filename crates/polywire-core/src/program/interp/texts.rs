@@ -7,7 +7,7 @@ use alloc::string::String;
 use super::{Done, bytes::set_held, decode::Run};
 use crate::{
     layout::{Kind, SharedStr},
-    program::{FaultKind, Input, Order, Overflow, Place, Status, TextForm},
+    program::{FaultKind, Input, Order, Overflow, Place, Status, TextForm, kernels::utf8},
 };
 
 impl Run<'_, '_> {
@@ -166,7 +166,7 @@ pub(crate) fn counted_text<'a>(input: &mut Input<'a>, order: Order) -> Result<&'
         input.pos += count - 1;
         return Err(input.fail(FaultKind::BadTerminator, 0, u64::from(nul[0])));
     }
-    let text = match core::str::from_utf8(text) {
+    let text = match utf8::text(text) {
         Ok(text) => text,
         Err(error) => {
             input.pos += error.valid_up_to();

@@ -231,10 +231,6 @@ impl Port for StreamPort {
         Some(self.0.pace.gathering().clone())
     }
 
-    fn settles(&self) -> bool {
-        false
-    }
-
     fn assure(&self, channel: ChannelId) {
         if matches!(self.0.place, Place::One(_, Role::Connect | Role::Either)) {
             self.0.assured.add(channel);

@@ -205,10 +205,6 @@ impl Port for ZenohPort {
         self.0.send(envelope, loan)
     }
 
-    fn settles(&self) -> bool {
-        false
-    }
-
     fn retire(&self, channel: ChannelId) {
         let mut state = self.0.lock();
         // Ends outside of the lock: the session calls back.

@@ -13,6 +13,7 @@ use crate::{
     program::{
         Bytes, State,
         io::SHORT_TEXT,
+        kernels::utf8,
         state::bytes::{MAX_INLINE, join_bytes, split_bytes},
     },
 };
@@ -133,7 +134,7 @@ pub(super) unsafe extern "C" fn set_text(
     // readable bytes that are not of that string.
     let (state, string, bytes) =
         unsafe { (&mut *state, &mut *string, core::slice::from_raw_parts(data, len as usize)) };
-    let is_text = facts & IS_TEXT != 0 || core::str::from_utf8(bytes).is_ok();
+    let is_text = facts & IS_TEXT != 0 || utf8::text(bytes).is_ok();
     let is_set = is_text && make_room(&mut state.memory_left, string, bytes.len(), bound);
     if is_set {
         // SAFETY: the bytes are UTF-8. Bytes with a stop bit are 7-bit characters once it is
@@ -165,7 +166,7 @@ pub(super) unsafe extern "C" fn set_shared(
 /// Returns 1 if bytes are UTF-8, else 0.
 pub(super) unsafe extern "C" fn is_utf8(data: *const u8, len: u64) -> u64 {
     // SAFETY: machine code passes `len` readable bytes of the message or the state.
-    u64::from(core::str::from_utf8(unsafe { core::slice::from_raw_parts(data, len as usize) }).is_ok())
+    u64::from(utf8::text(unsafe { core::slice::from_raw_parts(data, len as usize) }).is_ok())
 }
 
 /// Joins a part with the bytes of a slot. Returns the address of the result and stores its length;
