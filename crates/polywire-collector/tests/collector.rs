@@ -272,6 +272,7 @@ fn metrics_are_served_at_this_machine_alone() {
     for (setting, expected) in [
         ("serve = '0.0.0.0:0'", "line 3: [handlers.a]: 'serve': other machines could reach it"),
         ("serve = 'here'", "line 3: [handlers.a]: 'serve': an address such as 127.0.0.1:9464 is expected, not 'here'"),
+        ("path = '127.0.0.1:0'", "line 3: [handlers.a]: 'path': 127.0.0.1:0 is an address; 'serve' serves"),
         ("", "line 3: [handlers.a]: 'path' or 'serve' is missing"),
     ] {
         let text = format!("[collector]\nendpoints = ['inproc/metrics']\n[handlers.a]\nkind = 'prometheus'\n{setting}");

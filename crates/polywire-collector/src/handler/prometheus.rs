@@ -6,6 +6,7 @@ use std::{
     ffi::OsString,
     fmt::Write as _,
     fs, io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -39,7 +40,12 @@ pub(super) static KIND: Kind = Kind {
         },
     ],
     open: |settings, _| {
-        let path = settings.text("path").map(Path::new);
+        let path = settings.text("path");
+        if let Some(address) = path.filter(|path| path.parse::<SocketAddr>().is_ok()) {
+            let reason = format!("'path': {address} is an address; 'serve' serves the numbers there");
+            return Err(HandlerError::Setting(reason));
+        }
+        let path = path.map(Path::new);
         if let Some(path) = path
             && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
         {
