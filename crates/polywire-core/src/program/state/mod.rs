@@ -397,8 +397,10 @@ impl<'a> Input<'a> {
 
     /// Handles a deviation by the policy: refuses it, reports it, or ignores it.
     pub(crate) fn deviate(&mut self, kind: FaultKind, policy: Policy, got: u64) -> Result<(), Status> {
-        if policy == Policy::Reject {
-            return Err(self.fail(kind, 0, got));
+        match policy {
+            Policy::Reject => return Err(self.fail(kind, 0, got)),
+            Policy::Ignore if kind != FaultKind::CombinedText => return Ok(()),
+            Policy::Report | Policy::Ignore => {}
         }
         let offset = self.position();
         let state = self.state();
