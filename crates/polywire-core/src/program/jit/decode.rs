@@ -13,7 +13,7 @@ use super::{
     shims,
 };
 use crate::{
-    layout::{Kind, Scalar, SequenceNode},
+    layout::{Kind, Scalar, SequenceNode, Words},
     program::{
         Block, Check, Input, Op, OpKind, Order, Overflow, Place, RegionDialect, Segment, SequenceDialect, State,
         TextForm, Wire, interp::HOST, kernel::RegionForm, state::bytes::take_octet,
@@ -561,17 +561,17 @@ impl<'e> Emit<'e, '_> {
 
     pub(super) fn decode_clear(&mut self, op: &'e Op, place: Place, frame: Value) {
         let Some((base, offset, node)) = self.place(place, frame) else { return };
+        let empty = |emit: &mut Self, words: &Words| {
+            let zero = emit.constant(0);
+            emit.store(zero, base, offset + words.len as i32);
+        };
         match &self.layout().node(node).kind {
-            Kind::String { words: Some(words), .. } => {
-                let zero = self.constant(0);
-                self.store(zero, base, offset + words.len as i32);
-            }
+            Kind::String { words: Some(words), .. } => empty(self, words),
             // Numbers need no drop.
             Kind::Sequence(SequenceNode { element, words: Some(words), .. })
                 if matches!(self.layout().node(*element).kind, Kind::Scalar(_)) =>
             {
-                let zero = self.constant(0);
-                self.store(zero, base, offset + words.len as i32);
+                empty(self, words);
             }
             Kind::Optional(optional) if optional.flag.is_some() => {
                 let flag = offset + optional.flag.map_or(0, |f| f.flag) as i32;

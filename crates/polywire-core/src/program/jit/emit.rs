@@ -1,7 +1,6 @@
 //! The builder of one machine-code function ([`Emit`]), shared by both directions: position and
-//! buffer as variables, side exits, calls, the accumulator, copies. `jit/ops.rs` and
-//! its helpers call it. It reads the program and writes the Cranelift
-//! function.
+//! buffer as variables, side exits, calls, the accumulator, copies. `jit/ops.rs` and its helpers
+//! call it. It reads the program and writes the Cranelift function.
 
 use alloc::{string::String, vec::Vec};
 use core::{cell::Cell, mem::offset_of};
