@@ -509,6 +509,10 @@ impl Route for Way {
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn missed(&self, count: u64) {
+        self.counts.lost.fetch_add(count, Ordering::Relaxed);
+    }
+
     fn node_closed(&self) {}
 }
 

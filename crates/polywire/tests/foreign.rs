@@ -2,12 +2,13 @@
 //! topic's wire and the subscriber's type are assumed.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use polywire::{
-    Kind, Node, NodeEvent,
+    Kind, Node, NodeEvent, Subscriber,
     coding::Discovered,
     engine::{
         Engine, EngineError, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Principal, Properties, Sent,
@@ -29,11 +30,13 @@ struct Foreign {
     name: &'static str,
     node: Mutex<Option<Arc<dyn LinkSink>>>,
     answers: Mutex<Vec<Answer>>,
+    /// An answer to channel 1 waits for it.
+    gate: Mutex<()>,
 }
 
 impl Foreign {
     fn new(name: &'static str) -> &'static Foreign {
-        Box::leak(Box::new(Foreign { name, node: Mutex::default(), answers: Mutex::default() }))
+        Box::leak(Box::new(Foreign { name, node: Mutex::default(), answers: Mutex::default(), gate: Mutex::default() }))
     }
 
     fn node(&self) -> Arc<dyn LinkSink> {
@@ -41,18 +44,40 @@ impl Foreign {
     }
 
     fn writes(&self, codec: &str, options: &str) {
-        let (codec, options) = (codec.to_string(), options.to_string());
-        let announcement = Announcement { topic: "t".into(), codec, options, ..Announcement::default() };
-        self.node().announced(ChannelId(1), Start::default(), &announcement);
+        self.announces(ChannelId(1), "t", codec, options);
+    }
+
+    fn announces(&self, channel: ChannelId, topic: &str, codec: &str, options: &str) {
+        let (topic, codec, options) = (topic.to_string(), codec.to_string(), options.to_string());
+        let announcement = Announcement { topic, codec, options, ..Announcement::default() };
+        self.node().announced(channel, Start::default(), &announcement);
     }
 
     fn sends(&self, sequence: u64, payload: &[u8]) {
-        self.node().message(&Envelope::data(ChannelId(1), sequence, 0), payload);
+        self.sends_on(ChannelId(1), sequence, payload);
+    }
+
+    fn sends_on(&self, channel: ChannelId, sequence: u64, payload: &[u8]) {
+        self.node().message(&Envelope::data(channel, sequence, 0), payload);
         self.node().drained();
     }
 
     fn last_answer(&self) -> Option<Answer> {
         self.answers.lock().expect("a lock").last().cloned()
+    }
+
+    /// Has a thread of the node decide on the channel of a topic of its own until the gate is open.
+    fn decides_elsewhere(&'static self, node: &Node) -> (MutexGuard<'static, ()>, JoinHandle<Subscriber<Newer>>) {
+        self.announces(ChannelId(1), "another", "", "");
+        assert_eq!(self.last_answer(), Some(Answer::Decline));
+        let (gate, node, wire) = (self.gate.lock().expect("a lock"), node.clone(), format!("cdr@{}/here", self.name));
+        let subscribing = thread::spawn(move || node.subscriber_on::<Newer>("another", &wire).expect("subscriber"));
+        let until = Instant::now() + SOON;
+        while self.last_answer() != Some(Answer::Accept(1)) {
+            assert!(Instant::now() < until, "the thread decides");
+            thread::sleep(Duration::from_millis(1));
+        }
+        (gate, subscribing)
     }
 }
 
@@ -73,8 +98,8 @@ impl Engine for &'static Foreign {
         Properties { reliable: true, ordered: true, multicast: false, largest_payload: None, matches: false }
     }
 
-    fn open(&self, _: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
-        let peer = Hello { node: Id128([7; 16]), ..local.hello };
+    fn open(&self, _: &str, _: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
+        let peer = Hello::default();
         let link = LinkInfo { id: LinkId(u64::MAX), peer, address: "there".into(), principal: Principal::Anonymous };
         *self.node.lock().expect("a lock") = Some(sink.link(&link));
         Ok(Arc::new(ForeignPort(self)))
@@ -102,8 +127,11 @@ impl Port for ForeignPort {
 
     fn retire(&self, _: ChannelId) {}
 
-    fn answer(&self, _: LinkId, _: ChannelId, answer: Answer) {
+    fn answer(&self, _: LinkId, channel: ChannelId, answer: Answer) {
         self.0.answers.lock().expect("a lock").push(answer);
+        if channel == ChannelId(1) {
+            drop(self.0.gate.lock());
+        }
     }
 
     fn want(&self, _: LinkId, _: Id128) {}
@@ -189,6 +217,8 @@ fn another_schema_than_the_subscribers_may_be_assumed() {
     assert!(matches!(engine.last_answer(), Some(Answer::Refuse(reason)) if reason.contains("schema is unknown")));
     let told = std::iter::from_fn(|| events.try_recv());
     assert!(told.into_iter().any(|event| matches!(event, NodeEvent::Mismatch { .. })));
+    engine.sends(1, &[0; 4]);
+    assert_eq!(unknown.lost(), 1, "it came before the answer");
     drop(unknown);
 
     let subscribe = node.subscribe_of("t", wire, Discovered::new().expect("records")).expect("subscriber");
@@ -196,4 +226,42 @@ fn another_schema_than_the_subscribers_may_be_assumed() {
     engine.sends(1, &encoded(&cdr::CDR, "", &Older { id: 4, value: 3.5 }));
     let record = subscriber.recv_timeout(SOON).expect("a message").value;
     assert_eq!(record.f64("value").expect("a member"), 3.5);
+}
+
+#[test]
+fn messages_of_a_new_writer_wait_for_the_thread_that_decides() {
+    let engine = Foreign::new("foreign-d");
+    let node = Node::builder().engine(Box::leak(Box::new(engine))).build();
+    let subscriber = node.subscriber_on::<Newer>("t", "cdr@foreign-d/here").expect("subscriber");
+    let (gate, subscribing) = engine.decides_elsewhere(&node);
+    let writing = thread::spawn(|| {
+        engine.announces(ChannelId(2), "t", "", "");
+        engine.sends_on(ChannelId(2), 1, &encoded(&cdr::CDR, "", &Newer { id: 5, ..Newer::default() }));
+    });
+    thread::sleep(Duration::from_millis(100));
+    assert!(subscriber.try_recv().is_none(), "nobody has decided");
+    drop(gate);
+    (writing.join().expect("written"), subscribing.join().expect("a subscriber"));
+    assert_eq!(subscriber.recv_timeout(SOON).map(|sample| sample.value.id), Some(5));
+    assert_eq!(subscriber.lost(), 0);
+}
+
+#[test]
+fn messages_that_cannot_wait_for_a_decision_are_lost_and_counted() {
+    let engine = Foreign::new("foreign-e");
+    let node = Node::builder().engine(Box::leak(Box::new(engine))).build();
+    let subscriber = node.subscriber_on::<Newer>("t", "cdr@foreign-e/here").expect("subscriber");
+    let (gate, subscribing) = engine.decides_elsewhere(&node);
+    let sends = |sequence| {
+        let value = Newer { id: sequence as u32, ..Newer::default() };
+        engine.sends_on(ChannelId(2), sequence, &encoded(&cdr::CDR, "", &value));
+    };
+    engine.announces(ChannelId(2), "t", "", "");
+    (1..=2).for_each(sends);
+    assert_eq!(subscriber.lost(), 0, "nobody knows who reads it");
+    drop(gate);
+    subscribing.join().expect("a subscriber");
+    sends(3);
+    assert_eq!(subscriber.recv_timeout(SOON).map(|sample| sample.value.id), Some(3));
+    assert_eq!(subscriber.lost(), 2);
 }

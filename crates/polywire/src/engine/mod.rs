@@ -325,7 +325,9 @@ pub struct Local {
 /// number, time or key, the engine maps the envelope to these fields instead of writing frames. For
 /// a writer that is not a Polywire node and announces nothing, the engine reports a channel whose
 /// type hash, schema and codec are empty. The node then assumes the codec and the schema that the
-/// subscriber is configured with.
+/// subscriber is configured with. Writers that send without waiting for an answer are reported on a
+/// link whose peer has the zero id: there the node decides who reads a channel before
+/// [`LinkSink::announced`] returns, or waits for another thread that decides, for at most a second.
 pub trait Port: Send + Sync {
     /// `engine/address` for other nodes, including what the system chose, such as a port number.
     fn endpoint(&self) -> String;
@@ -664,7 +666,8 @@ impl fmt::Display for LinkId {
 pub struct LinkInfo {
     /// The link.
     pub id: LinkId,
-    /// How the peer introduced itself.
+    /// How the peer introduced itself. The node's id is zero if the link stands for writers that
+    /// are no nodes and send before they are answered.
     pub peer: Hello,
     /// Address of the peer, for people.
     pub address: String,

@@ -26,6 +26,7 @@ use polywire_core::{
 };
 
 use super::{
+    channels::{Channel, Channels, Receiving, Refused, Slots, is_among},
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
@@ -39,7 +40,6 @@ use crate::{
     clock,
     engine::{Action, Held, LinkInfo, LinkSink, Properties},
     events::NodeEvent,
-    packing::Unpacking,
     spans::span,
     stats::{ReceiverCounts, TopicStats},
 };
@@ -117,56 +117,11 @@ struct Driven {
     deciding: Option<ThreadId>,
     /// Channels that subscribers here read since the peer was last told so.
     accepted: Vec<ChannelId>,
+    /// Channels of a link without a node that nobody has decided on yet, and the messages that came
+    /// although.
+    undecided: BTreeMap<ChannelId, u64>,
     /// When the timer wakes this link next.
     wakes: Option<Duration>,
-}
-
-/// Where messages go.
-#[derive(Default)]
-struct Channels {
-    open: BTreeMap<ChannelId, Channel>,
-    /// Channels that messages came on since [`LinkSink::drained`].
-    touched: Vec<ChannelId>,
-    /// Of channels that have closed.
-    received: ReceiverCounts,
-}
-
-type Refused = Vec<(Arc<dyn Route>, String)>;
-type Slots = Arc<Vec<(Arc<dyn Route>, Arc<dyn Slot>)>>;
-
-/// A channel that the application has begun to decide on.
-struct Channel {
-    source: Source,
-    slots: Slots,
-    /// Made when the first subscriber comes. `None` if payloads are not packed.
-    unpacking: Option<Unpacking>,
-    touched: bool,
-    /// Whether the peer's writer knows that the channel is read, where the medium matches them.
-    is_matched: bool,
-    /// Whether the writer is alive, as far as the engine has told.
-    is_alive: bool,
-    /// Whether messages may refer to earlier ones.
-    stream: bool,
-    /// Whether a key frame was requested and is still missing.
-    key_requested: bool,
-    /// Whether it goes with another channel.
-    auxiliary: bool,
-    /// Whether messages wait for a history.
-    gated: bool,
-    /// Whether callbacks take all messages during the call.
-    inline: bool,
-    /// Subscribers that cannot read the channel, and why.
-    refused: Refused,
-    received: ReceiverCounts,
-}
-
-/// Where a message goes, and what is looked at behind it.
-struct Receiving {
-    slots: Slots,
-    unpacking: Option<Unpacking>,
-    stream: bool,
-    key_requested: bool,
-    gated: bool,
 }
 
 impl Incoming {
@@ -180,7 +135,14 @@ impl Incoming {
             link: Arc::new(link.clone()),
             rights,
             denied: AtomicU64::new(0),
-            driven: Mutex::new(Driven { session, sending: None, deciding: None, accepted: Vec::new(), wakes: None }),
+            driven: Mutex::new(Driven {
+                session,
+                sending: None,
+                deciding: None,
+                accepted: Vec::new(),
+                undecided: BTreeMap::new(),
+                wakes: None,
+            }),
             settled: Condvar::new(),
             channels: Mutex::default(),
         })
@@ -293,8 +255,10 @@ impl Incoming {
             driven.deciding = Some(thread::current().id());
             while let Some(event) = driven.session.poll_event() {
                 drop(driven);
+                let channel = if let Event::Decide { channel, .. } = event { Some(channel) } else { None };
                 self.handle(event);
                 self.send();
+                channel.into_iter().for_each(|channel| self.decided(channel));
                 driven = self.lock();
             }
             driven.deciding = None;
@@ -455,6 +419,33 @@ impl Incoming {
         }
     }
 
+    /// It is decided who reads a channel, or the engine holds its messages until that can be.
+    fn decided(&self, channel: ChannelId) {
+        let Some(missed) = self.lock().undecided.remove(&channel) else { return };
+        self.settled.notify_all();
+        if missed > 0 {
+            self.subscribers(channel).iter().for_each(|route| route.missed(missed));
+        }
+    }
+
+    /// Waits until it is decided who reads a new channel, if another thread decides: the messages
+    /// of a writer that is no node's do not wait for the answer.
+    fn await_decision(&self, channel: ChannelId) {
+        let here = thread::current().id();
+        let is_left = |driven: &mut Driven| {
+            driven.undecided.contains_key(&channel) && driven.deciding.is_some_and(|thread| thread != here)
+        };
+        drop(self.settled.wait_timeout_while(self.lock(), LONGEST_DECISION, is_left));
+    }
+
+    /// Those who read a channel, and those who cannot.
+    fn subscribers(&self, channel: ChannelId) -> Vec<Arc<dyn Route>> {
+        let channels = self.channels();
+        let Some(known) = channels.open.get(&channel) else { return Vec::new() };
+        let refused = known.refused.iter().map(|(route, _)| route.clone());
+        known.slots.iter().map(|(route, _)| route.clone()).chain(refused).collect()
+    }
+
     /// The channel as it is now. `None` if it has closed.
     fn open_channel(&self, channel: ChannelId, anew: bool) -> Option<(Source, Slots, Refused)> {
         let driven = self.lock();
@@ -542,9 +533,24 @@ impl Incoming {
         if !self.rights.take(payload.len(), || self.is_served()) {
             return;
         }
-        if let Some(receiving) = self.receive(envelope.channel, payload.len(), |_| true) {
-            self.deliver(&receiving, envelope, payload, held);
+        match self.receive(envelope.channel, payload.len(), |_| true) {
+            Some(receiving) => self.deliver(&receiving, envelope, payload, held),
+            None => self.unread(envelope.channel),
         }
+    }
+
+    /// A message came that nobody reads. Those who cannot read it, or cannot yet, miss it. Nodes
+    /// send none to them.
+    #[cold]
+    fn unread(&self, channel: ChannelId) {
+        if !self.is_foreign() {
+            return;
+        }
+        if let Some(missed) = self.lock().undecided.get_mut(&channel) {
+            *missed += 1;
+            return;
+        }
+        self.subscribers(channel).iter().for_each(|route| route.missed(1));
     }
 
     /// Counts a message, and says where it goes. `None`, and nothing is counted, if its channel is
@@ -566,6 +572,9 @@ impl Incoming {
     #[inline]
     fn deliver(&self, receiving: &Receiving, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
         let Receiving { slots, unpacking, stream, key_requested, gated } = receiving;
+        if slots.is_empty() {
+            return self.unread(envelope.channel);
+        }
         let deliver = |unpacked: &[u8], held| {
             slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), held));
         };
@@ -657,6 +666,11 @@ impl Incoming {
         }
     }
 
+    /// Whether the link stands for writers that are no nodes and send before they are answered.
+    fn is_foreign(&self) -> bool {
+        self.link.peer.node.is_zero()
+    }
+
     fn source(&self, announcement: &Arc<Announcement>) -> Source {
         Source { announcement: announcement.clone(), link: self.link.clone() }
     }
@@ -667,26 +681,6 @@ impl Incoming {
 
     fn channels(&self) -> MutexGuard<'_, Channels> {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Channel {
-    fn new(source: Source) -> Channel {
-        Channel {
-            source,
-            slots: Slots::default(),
-            unpacking: None,
-            touched: false,
-            is_matched: false,
-            is_alive: true,
-            stream: false,
-            key_requested: false,
-            auxiliary: false,
-            gated: false,
-            inline: true,
-            refused: Refused::default(),
-            received: ReceiverCounts::default(),
-        }
     }
 }
 
@@ -715,13 +709,16 @@ impl LinkSink for Incoming {
         let refused = {
             let mut driven = self.lock();
             let admitted = driven.session.handle_announce(channel, start, announcement, clock::now());
-            if let Err(exceeded) = admitted {
-                driven.session.refuse(channel, &refusal(exceeded));
+            match admitted {
+                Err(exceeded) => driven.session.refuse(channel, &refusal(exceeded)),
+                Ok(()) if self.is_foreign() => drop(driven.undecided.insert(channel, 0)),
+                Ok(()) => {}
             }
             admitted.is_err()
         };
         self.drive();
         if !refused {
+            self.await_decision(channel);
             self.fetch_for_others(announcement);
         }
         if announcement.topic == INTEREST
@@ -795,7 +792,11 @@ impl LinkSink for Incoming {
     }
 
     fn retired(&self, channel: ChannelId) {
-        self.lock().session.handle_retire(channel);
+        {
+            let mut driven = self.lock();
+            driven.session.handle_retire(channel);
+            driven.undecided.remove(&channel);
+        }
         // At once, even while another thread handles events.
         self.close(channel);
         self.drive();
@@ -846,7 +847,11 @@ impl LinkSink for Incoming {
     }
 
     fn down(&self) {
-        self.lock().session.handle_down();
+        {
+            let mut driven = self.lock();
+            driven.session.handle_down();
+            driven.undecided.clear();
+        }
         let channels = mem::take(&mut self.channels().open);
         channels.values().for_each(|channel| self.keep_counts(channel));
         let slots = || channels.values().flat_map(|channel| channel.slots.iter());
@@ -868,11 +873,6 @@ impl LinkSink for Incoming {
 /// Whether a channel brings the history of another one's writer.
 fn is_history(announcement: &Announcement) -> bool {
     Offer::parse(&announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
-}
-
-/// Why the subscriber cannot read the channel. `None` if it has not refused it.
-fn is_among<'a>(refused: &'a Refused, route: &Arc<dyn Route>) -> Option<&'a String> {
-    refused.iter().find(|(other, _)| Arc::ptr_eq(other, route)).map(|(_, reason)| reason)
 }
 
 fn tell_mismatch(node: &Inner, source: &Source, route: &dyn Route, reason: &str) {

@@ -5,6 +5,7 @@
 mod answered;
 mod builtin;
 mod census;
+mod channels;
 mod decoders;
 mod documents;
 mod incoming;

@@ -56,6 +56,9 @@ pub(crate) trait Route: Send + Sync {
     ) -> Result<Arc<dyn Slot>, String>;
     /// The subscriber cannot read a channel.
     fn refused(&self, source: &Source, reason: &str);
+    /// So many messages came before it was known whether the subscriber reads their channel, or
+    /// although it cannot.
+    fn missed(&self, count: u64);
     /// The node has closed: nothing more is delivered.
     fn node_closed(&self);
     /// The subscriber, without its endpoint and without what it reads. `None` if it is none of the

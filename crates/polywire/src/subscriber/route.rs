@@ -642,6 +642,10 @@ impl<C: Coding> Route for RouteOf<C> {
         }
     }
 
+    fn missed(&self, count: u64) {
+        self.tell_lost(count);
+    }
+
     fn describe(&self) -> Option<SubscriberData> {
         let schema = self.coding.schema();
         Some(SubscriberData {
