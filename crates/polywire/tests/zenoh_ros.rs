@@ -12,7 +12,7 @@ use std::{
 
 use polywire::{
     Message, Node, NodeEvent, Publisher, Record, Subscriber,
-    coding::Discovered,
+    coding::{Bytes, Discovered},
     qos::{Qos, Reliability},
 };
 use polywire_core::envelope::Id128;
@@ -496,6 +496,56 @@ fn messages_wait_while_their_type_is_asked_for() {
         assert_eq!(sample.value.str("data"), Ok(&*number.to_string()));
     }
     assert_eq!((reader.lost(), reader.undecodable()), (0, 0));
+}
+
+/// A subscriber without a type, and a publisher that ends after two messages, while its type is
+/// asked for. Then the answer has this field. Gives the publisher's GID as well.
+fn ended(node: &Node, field: &str) -> (Subscriber<Record>, Id128, Session) {
+    let (endpoint, locator) = alone(node);
+    let session = plain(&locator);
+    let (queryable, questions) = questions(&session);
+    let reader = discovered(node, &endpoint);
+    let witness = node.subscribe_of("robot/witness", Some(&endpoint), Bytes::default()).expect("a wire").open();
+    let (token, gid) = talking(&session, 10, "::,7:,:,:,,");
+    let question = questions.recv_timeout(SOON).expect("a question");
+    let there = |name: &str| key().replace("chatter", name);
+    for (name, gid, number) in [("chatter", gid, 1), ("chatter", gid, 2), ("witness", NOBODY, 1)] {
+        let publisher = session.declare_publisher(there(name)).congestion_control(CongestionControl::Block);
+        let publisher = publisher.wait().expect("a publisher");
+        until("somebody listens", || publisher.matching_status().wait().expect("a status").matching());
+        publisher.put(cdr("held")).attachment(attachment(number, 0, gid)).wait().expect("put");
+    }
+    witness.recv_timeout(SOON).expect("what was put before has come, too");
+    drop(token);
+    let token = token_of(&session.zid().to_string(), 11, "::,7:,:,:,,").0.replace("chatter", "witness");
+    let gone = session.liveliness().declare_token(token).wait().expect("a token");
+    until("the token is gone", || witness.status().writers == 2);
+    question.reply(question.key_expr().clone(), described(field)).wait().expect("a reply");
+    drop((question, gone, queryable));
+    (reader, gid, session)
+}
+
+#[test]
+fn messages_of_a_publisher_that_ends_are_read_when_their_type_comes() {
+    let node = Node::new();
+    let (reader, gid, _session) = ended(&node, "data");
+    for number in [2, 3] {
+        let sample = reader.recv_timeout(SOON).expect("it was held");
+        assert_eq!((sample.info.sequence, sample.info.source.announcement.writer), (number, gid));
+        assert_eq!(sample.value.str("data"), Ok("held"));
+    }
+    until("the publisher is gone", || reader.status().writers == 0);
+    assert_eq!((reader.lost(), reader.status().mismatches.len()), (0, 0));
+}
+
+#[test]
+fn messages_of_a_publisher_that_ends_are_lost_and_counted_when_nobody_tells_their_type() {
+    let node = Node::new();
+    let (reader, gid, _session) = ended(&node, "date");
+    until("they are counted", || reader.lost() == 2);
+    let mismatches = reader.status().mismatches;
+    assert_eq!((mismatches.len(), mismatches[0].writer), (1, gid));
+    assert!(mismatches[0].reason.contains(HASH), "{}", mismatches[0].reason);
 }
 
 #[test]

@@ -94,7 +94,10 @@ impl State {
             inbox.push(link, Arrival::Announced(*channel, Start::default(), Box::new(announcement)));
         }
         // Publishers' histories are announced before the messages that follow them.
-        channels.into_iter().for_each(|channel| inbox.settle(link, channel));
+        for channel in channels {
+            inbox.settle(link, channel);
+            publishers.settled(channel, foreign);
+        }
     }
 
     /// Asks again for types that nobody has told before.

@@ -125,9 +125,14 @@ impl Inbox {
         self.held.entry((link, channel)).or_default();
     }
 
+    /// Whether what comes on a channel is held.
+    pub(super) fn holds(&self, link: LinkId, channel: ChannelId) -> bool {
+        self.held.contains_key(&(link, channel))
+    }
+
     /// What is held of a channel, if something is, follows what has come before.
     pub(super) fn settle(&mut self, link: LinkId, channel: ChannelId) {
-        if self.held.contains_key(&(link, channel)) {
+        if self.holds(link, channel) {
             self.push(link, Arrival::Settled(channel));
         }
     }

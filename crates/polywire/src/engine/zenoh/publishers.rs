@@ -39,6 +39,8 @@ pub(super) struct Publishers {
     unnamed: usize,
     /// The channels on which their messages come.
     channels: BTreeMap<ChannelId, Channel>,
+    /// Those that are gone while their messages are held, by their channels.
+    ending: BTreeMap<ChannelId, (Id128, Publisher)>,
     /// The channels of their histories.
     histories: BTreeMap<ChannelId, Id128>,
     /// The topics whose caches are asked.
@@ -129,7 +131,8 @@ impl Publishers {
             return Some(publisher.announcement(*gid, Some(publisher.history.as_ref()?.id)));
         }
         let topic = self.topic(channel)?;
-        let publisher = self.by_gid.iter().find(|(_, publisher)| publisher.channel == channel);
+        let known = self.by_gid.iter().find(|(_, publisher)| publisher.channel == channel);
+        let publisher = known.or_else(|| self.ending.get(&channel).map(|(gid, publisher)| (gid, publisher)));
         let unnamed = || topic.said().announcement(&topic.name);
         Some(publisher.map_or_else(unnamed, |(gid, publisher)| publisher.announcement(*gid, None)))
     }
@@ -299,14 +302,28 @@ impl Publishers {
     }
 
     fn close(&mut self, gid: Id128, hearing: &mut Hearing<'_>) {
-        let Some(gone) = self.by_gid.remove(&gid) else { return };
+        let Some(mut gone) = self.by_gid.remove(&gid) else { return };
+        let (link, channel) = (gone.link, gone.channel);
         self.unnamed -= usize::from(gone.node.is_none());
-        self.channels.remove(&gone.channel);
-        if let Some(history) = gone.history {
+        if let Some(history) = gone.history.take() {
             self.histories.remove(&history.channel);
-            hearing.close(gone.link, history.channel);
+            hearing.close(link, history.channel);
         }
-        hearing.close(gone.link, gone.channel);
+        hearing.inbox.push(link, Arrival::Retired(channel, None));
+        if hearing.inbox.holds(link, channel) {
+            self.ending.insert(channel, (gid, gone));
+        } else {
+            self.channels.remove(&channel);
+            hearing.foreign.close(channel);
+        }
+    }
+
+    /// What is held of a channel is handed over. If the publisher is gone, that is all.
+    pub(super) fn settled(&mut self, channel: ChannelId, foreign: &mut Writers) {
+        if self.ending.remove(&channel).is_some() {
+            self.channels.remove(&channel);
+            foreign.close(channel);
+        }
     }
 }
 
@@ -488,6 +505,30 @@ mod tests {
         node.came(1, LATCHED);
         node.with(|publishers, hearing| publishers.came(id(2), &end(LATCHED), hearing));
         assert!(!node.publishers.by_gid.contains_key(&id(2)));
+        node.came(3, "");
+    }
+
+    #[test]
+    fn what_is_held_of_a_publisher_that_is_gone_keeps_its_channel() {
+        let mut node = node(1);
+        let channel = node.came(1, "");
+        let link = node.publishers.by_gid[&id(1)].link;
+        node.told();
+        node.inbox.hold(link, channel);
+        node.with(|publishers, hearing| {
+            publishers.message(&topic(), Some((id(1), at(4))), &ZBytes::new(), hearing);
+        });
+        node.with(|publishers, hearing| publishers.gone(id(1), hearing));
+        assert_eq!(node.told(), [""; 0]);
+        let announced = node.publishers.announcement(channel).expect("it is known");
+        assert_eq!((announced.writer, node.publishers.topic_of(channel)), (id(1), Some(&topic())));
+        node.with(|publishers, hearing| publishers.came(id(2), &end(""), hearing));
+        assert!(!node.publishers.by_gid.contains_key(&id(2)), "there is no room");
+        node.told();
+        node.inbox.settle(link, channel);
+        node.with(|publishers, hearing| publishers.settled(channel, hearing.foreign));
+        assert_eq!(node.told(), ["1: 5", "1 is gone"]);
+        assert!(node.publishers.announcement(channel).is_none());
         node.came(3, "");
     }
 
