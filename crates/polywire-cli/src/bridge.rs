@@ -76,6 +76,7 @@ struct Direction {
     refused: u64,
     messages: u64,
     bytes: u64,
+    unread: u64,
     lost: u64,
 }
 
@@ -131,8 +132,8 @@ impl Action for BridgeArgs {
 
 impl From<WayStatus> for Direction {
     fn from(way: WayStatus) -> Direction {
-        let WayStatus { channels, refused, messages, bytes, lost, .. } = way;
-        Direction { channels, refused, messages, bytes, lost }
+        let WayStatus { channels, refused, messages, bytes, unread, lost, .. } = way;
+        Direction { channels, refused, messages, bytes, unread, lost }
     }
 }
 
@@ -143,8 +144,9 @@ fn show(bridge: &Bridge, terminal: &Terminal) -> anyhow::Result<()> {
         return terminal.value(&figures);
     }
     let line = |name: &str, way: &Direction| {
-        let Direction { channels, refused, messages, bytes, lost } = way;
-        format!("{name}: {messages} messages, {bytes} bytes, {lost} lost; {channels} channels, {refused} refused")
+        let Direction { channels, refused, messages, bytes, unread, lost } = way;
+        let messages = format!("{messages} messages, {bytes} bytes, {unread} without a subscriber, {lost} lost");
+        format!("{name}: {messages}; {channels} channels, {refused} refused")
     };
     terminal.line(&line("there", &figures.there))?;
     Ok(terminal.line(&line("back", &figures.back))?)

@@ -33,7 +33,7 @@ use crate::{
     clock,
     coding::Dynamic,
     delta::Requests,
-    engine::{Held, Properties},
+    engine::{Held, Properties, Sent},
     error::NodeError,
     node::{Inner, Node, Place, PortEntry, Route, Slot, Source, Wake},
     publisher::{Core, Given, Role},
@@ -75,7 +75,7 @@ pub struct BridgeBuilder {
 /// assert_eq!((sample.value.id, announced.codec.as_str(), announced.writer), (7, "json", publisher.writer()));
 /// let status: BridgeStatus = bridge.status();
 /// let there: WayStatus = status.there;
-/// assert_eq!((there.channels, there.messages, status.back.messages), (1, 1, 0));
+/// assert_eq!((there.channels, there.messages, there.unread, status.back.messages), (1, 1, 0, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Bridge {
@@ -101,10 +101,12 @@ pub struct WayStatus {
     pub channels: usize,
     /// Channels that it cannot pass on, since it was opened.
     pub refused: u64,
-    /// Messages passed on.
+    /// Messages passed on to somebody.
     pub messages: u64,
-    /// Bytes of the payloads as they came.
+    /// Bytes of their payloads as they came.
     pub bytes: u64,
+    /// Messages that came while no subscriber was known at the other end.
+    pub unread: u64,
     /// Messages that did not reach the bridge, or that it could not pass on.
     pub lost: u64,
 }
@@ -261,6 +263,7 @@ struct Counts {
     refused: AtomicU64,
     messages: AtomicU64,
     bytes: AtomicU64,
+    unread: AtomicU64,
     lost: AtomicU64,
 }
 
@@ -272,6 +275,7 @@ impl Way {
             refused: count(&self.counts.refused),
             messages: count(&self.counts.messages),
             bytes: count(&self.counts.bytes),
+            unread: count(&self.counts.unread),
             lost: count(&self.counts.lost),
         }
     }
@@ -315,13 +319,18 @@ impl Way {
         state.pasts.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn sent(&self, bytes: usize, passed: bool) {
-        if passed {
-            self.counts.messages.fetch_add(1, Ordering::Relaxed);
-            self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        } else {
-            self.counts.lost.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Counts a message by what has become of it at the other end: `None` if it could not be sent.
+    fn sent(&self, bytes: usize, sent: Option<Sent>) {
+        let Counts { messages, unread, lost, .. } = &self.counts;
+        let counter = match sent {
+            Some(Sent { peers, others, .. }) if peers + others > 0 => {
+                self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                messages
+            }
+            Some(Sent { dropped: 0, .. }) => unread,
+            _ => lost,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether payloads are passed on as they came.
@@ -391,7 +400,7 @@ impl Way {
         let convert = move |value: &Record, info: &Info| {
             let at = Start { sequence: info.sequence, timestamp_ns: info.timestamp_ns };
             let given = Given { at, key_hash: info.key_hash };
-            way.sent(info.bytes, writer.core.send_as(value, info.kind, Some(given)).is_ok());
+            way.sent(info.bytes, writer.core.send_as(value, info.kind, Some(given)).ok());
         };
         self.decode(node, source, medium, schema, coding, convert)
     }
@@ -629,7 +638,7 @@ impl Waiting {
         // They were parsed when the message came.
         let extensions = Extensions::parse(&self.extensions).unwrap_or_default();
         let envelope = Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
-        way.sent(self.payload.len(), way.to.entry.send(&envelope, &self.payload).is_ok());
+        way.sent(self.payload.len(), way.to.entry.send(&envelope, &self.payload).ok());
         way.to.entry.settle();
     }
 }
@@ -638,7 +647,7 @@ impl Passing {
     fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) {
         let way = &self.heard.way;
         let envelope = Envelope { channel: self.channel, ..*envelope };
-        way.sent(payload.len(), way.to.entry.send(&envelope, payload).is_ok());
+        way.sent(payload.len(), way.to.entry.send(&envelope, payload).ok());
         way.to.entry.settle();
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use polywire::{Bridge, Kind, Message, Node, Publisher, Sample, Subscriber, qos::Qos};
+use polywire::{Bridge, Kind, Message, Node, Publisher, Sample, Subscriber, bridge::WayStatus, qos::Qos};
 
 /// Longer than anything takes that a test waits for.
 const SOON: Duration = Duration::from_secs(60);
@@ -64,6 +64,30 @@ fn formats_kinds_and_quality_of_service_pass() {
         let end = pumps.recv_timeout(SOON).expect("the end");
         assert_eq!((end.info.kind, end.value.id), (Kind::Dispose, 7));
         assert_eq!((bridge.status().there.messages, bridge.status().there.lost, pumps.lost()), (101, 0, 0));
+    }
+}
+
+#[test]
+fn what_nobody_reads_is_not_counted_as_passed_on() {
+    for to in ["", "json@"] {
+        let (from, at) = (format!("inproc/bridge-unread-a{}", to.len()), format!("inproc/bridge-unread-b{}", to.len()));
+        let (here, there) = (Node::new(), Node::new());
+        let bridge = bridge(&from, &format!("{to}{at}"));
+        let publisher = here.publisher_on::<Pump>("pumps", &format!("cdr@{from}")).expect("it opens");
+        publish(&publisher, 1..=10);
+        let counts = || {
+            let WayStatus { messages, bytes, unread, lost, .. } = bridge.status().there;
+            (messages, bytes > 0, unread, lost)
+        };
+        assert_eq!(counts(), (0, false, 10, 0), "{to}");
+        let pumps = there.subscriber_on::<Pump>("pumps", &at).expect("it opens");
+        until_matched(&pumps, 1);
+        publish(&publisher, 11..=15);
+        assert_eq!(numbers(&pumps, 5), [11, 12, 13, 14, 15]);
+        assert_eq!(counts(), (5, true, 10, 0), "{to}");
+        drop(pumps);
+        publish(&publisher, 16..=18);
+        assert_eq!(counts(), (5, true, 13, 0), "{to}");
     }
 }
 

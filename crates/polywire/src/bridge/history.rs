@@ -244,7 +244,7 @@ impl Slot for Passing {
             None => past.send(envelope, part, payload, envelope.anchor.is_some()),
             Some(decoding) => match decoding.convert(envelope, payload, wire_bytes) {
                 Some(made) => past.send(envelope, part, &made.payload, made.is_key_frame),
-                None => past.way.upgrade().iter().for_each(|way| way.sent(payload.len(), false)),
+                None => past.way.upgrade().iter().for_each(|way| way.sent(payload.len(), None)),
             },
         }
         if part == Part::End {

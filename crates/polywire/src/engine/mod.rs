@@ -703,6 +703,9 @@ pub struct Sent {
     pub subscribers: usize,
     /// Peers for which this message was dropped at once.
     pub dropped: usize,
+    /// 1 if the message was also put where programs hear it that are no peers and cannot be
+    /// counted, as those of ZeroMQ; 0 if nobody is known to listen there.
+    pub others: usize,
     /// Peers with a subscriber that refused the publisher's type. The node fills it in; engines
     /// leave it 0. [`PublisherOf::status`](crate::PublisherOf::status) has the reasons.
     pub refused: usize,
@@ -716,6 +719,7 @@ impl AddAssign for Sent {
         self.held += other.held;
         self.subscribers += other.subscribers;
         self.dropped += other.dropped;
+        self.others += other.others;
         self.refused += other.refused;
     }
 }

@@ -126,7 +126,12 @@ impl Outlet {
 
     /// Whether somebody gets what is put here, now or later.
     pub(super) fn is_heard(&self) -> bool {
-        self.has_history() || self.is_heard.load(Ordering::Acquire)
+        self.has_history() || self.is_heard_now()
+    }
+
+    /// Whether somebody gets what is put here now. It may be a node.
+    pub(super) fn is_heard_now(&self) -> bool {
+        self.is_heard.load(Ordering::Acquire)
     }
 
     fn has_history(&self) -> bool {

@@ -463,6 +463,7 @@ impl Shared {
         }
         if let Some(outlet) = outlet.filter(|outlet| message.is_taken || (outlet.is_heard() && !state.out.is_jammed()))
         {
+            sent.others = usize::from(!message.is_taken && outlet.is_heard_now());
             let (attachment, payload) = outlet.sample(writer, envelope, loan);
             state.out.push(Put::Open { outlet, instance: envelope.key_hash, attachment, payload });
             if is_mark_due {

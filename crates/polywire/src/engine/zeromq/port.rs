@@ -132,27 +132,27 @@ impl ZeromqPort {
         Ok(())
     }
 
-    /// Publishes a message for others than nodes. Returns whether one of them misses it.
-    fn publish(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
+    /// Publishes a message for others than nodes. Counts one of them that misses it.
+    fn publish(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Sent {
         let heard = self.shared.outlet.as_ref().filter(|outlet| outlet.is_heard());
         // An application that knows no kinds would take the end of an instance for a value.
         let is_end = matches!(envelope.kind, MessageKind::Dispose | MessageKind::Unregister);
-        let Some(outlet) = heard.filter(|_| !is_end) else { return false };
+        let Some(outlet) = heard.filter(|_| !is_end) else { return Sent::default() };
         let open = self.open.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&envelope.channel).cloned();
         let Some(open) = open.filter(|_| payload.len() <= self.shared.local.options.limits.frame_bytes) else {
-            return false;
+            return Sent::default();
         };
         let frames = [open.topic.as_bytes(), payload, open.encoding.as_deref().unwrap_or_default().as_bytes()];
         let count = if open.encoding.is_some() { 3 } else { 2 };
         match outlet.publish(&frames[..count], open.overflow) {
-            Ok(Published::All) => false,
+            Ok(Published::All) => Sent { others: 1, ..Sent::default() },
             Ok(Published::Dropped) => {
                 self.tell_drop(&open.topic);
-                true
+                Sent { others: 1, dropped: 1, ..Sent::default() }
             }
             Err(error) => {
                 log::warn!("{}: {error}", self.shared.endpoint);
-                true
+                Sent { dropped: 1, ..Sent::default() }
             }
         }
     }
@@ -200,9 +200,8 @@ impl Port for ZeromqPort {
         if self.shared.is_closing.load(Ordering::Acquire) {
             return Err(EngineError::Closed);
         }
-        let is_missed = self.publish(envelope, loan.payload());
-        let mut sent = self.links.commit(envelope, loan)?;
-        sent.dropped += usize::from(is_missed);
+        let mut sent = self.publish(envelope, loan.payload());
+        sent += self.links.commit(envelope, loan)?;
         Ok(sent)
     }
 
