@@ -11,12 +11,22 @@ mod program;
 
 use std::{
     process::Command,
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
-use polywire::{Message as _, Node};
-use polywire_core::ros::TypeHash;
-use polywire_dds::{Bytes, Durability, Kind, LOOPBACK, Participant, Qos as DdsQos, Sample, Writer};
+use polywire::{Message as _, Node, Record, Subscriber, coding::Discovered};
+use polywire_core::{
+    ros::{
+        TypeHash,
+        entities::{self, NodeEntities, ParticipantEntities},
+        type_query,
+    },
+    schema::Schema,
+};
+use polywire_dds::{
+    Bytes, Durability, Guid, Kind, LOOPBACK, Participant, Qos as DdsQos, Reader, Receive, Sample, Writer,
+};
 use polywire_derive::Message;
 use polywire_testing::tools;
 
@@ -124,7 +134,10 @@ fn chatter_writer(domain: u32, user_data: &str) -> Writer {
 
 /// Writes a text of one letter.
 fn write(writer: &Writer, letter: u8) {
-    let bytes = Bytes::new([0, 1, 0, 0], &[2, 0, 0, 0, letter, 0]).expect("bytes");
+    write_bytes(writer, Bytes::new([0, 1, 0, 0], &[2, 0, 0, 0, letter, 0]).expect("bytes"));
+}
+
+fn write_bytes(writer: &Writer, bytes: Bytes) {
     let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
     writer.write(&sample).expect("written");
 }
@@ -260,6 +273,142 @@ fn a_ros_node_asks_for_the_type_of_what_is_published() {
     let asking = program::start(&mut command);
     let told = std::iter::repeat_with(|| asking.line()).find(|line| line.starts_with("type "));
     assert_eq!(told.as_deref(), Some("type std_msgs/msg/String data:17"));
+}
+
+/// The type of a later version of `std_msgs/msg/String`.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "std_msgs::msg::String", final)]
+struct Longer {
+    data: String,
+    more: i32,
+}
+
+/// A participant with the node `/robot/talker` of ROS 2, which tells no types in discovery, and
+/// describes them to who asks.
+struct Talker {
+    participant: Participant,
+    questions: mpsc::Receiver<Sample>,
+    answers: Writer,
+    _ends: (Writer, Reader),
+}
+
+struct Mail(mpsc::Sender<Sample>);
+
+impl Receive for Mail {
+    fn receive(&self, _: Guid, sample: Sample) -> bool {
+        self.0.send(sample).is_ok()
+    }
+}
+
+impl Talker {
+    fn new(domain: u32) -> Talker {
+        let user_data = "enclave=/;".into();
+        let participant = Participant::new(domain, Some(LOOPBACK), &DdsQos { user_data, ..DdsQos::default() });
+        let participant = participant.expect("a participant");
+        let qos = DdsQos { reliable: Some(Duration::from_secs(1)), ..DdsQos::default() };
+        let topic = |name: &str, of: &str| participant.topic(name, of, false).expect("a topic");
+        let latched = DdsQos { durability: Durability::TransientLocal, keep_last: Some(1), ..qos.clone() };
+        let presence = topic(entities::TOPIC, entities::TYPE_NAME).writer(&latched, |_| {}).expect("a writer");
+        let node = NodeEntities { namespace: "/robot".into(), name: "talker".into(), ..NodeEntities::default() };
+        let told = ParticipantEntities { participant: participant.guid().0, nodes: vec![node] };
+        write_bytes(&presence, Bytes::of_sample(&told.to_cdr()).expect("bytes"));
+        let service = |part: &str| format!("{}{part}_", type_query::TYPE_NAME);
+        let (sender, questions) = mpsc::channel();
+        let asked = topic("rq/robot/talker/get_type_descriptionRequest", &service("Request"));
+        let reader = asked.reader(&qos, Arc::new(Mail(sender)), |_| {}).expect("a reader");
+        let answers = topic("rr/robot/talker/get_type_descriptionReply", &service("Response"));
+        let answers = answers.writer(&qos, |_| {}).expect("a writer");
+        Talker { participant, questions, answers, _ends: (presence, reader) }
+    }
+
+    /// A writer of `/chatter` with a type, and with a reader.
+    fn publisher(&self, of: &Schema) -> Writer {
+        let topic = self.participant.topic("rt/chatter", "std_msgs::msg::dds_::String_", false).expect("a topic");
+        let user_data = TypeHash::of(of).expect("a type of ROS 2").to_user_data().into();
+        let qos = DdsQos { reliable: Some(Duration::from_secs(1)), user_data, ..DdsQos::default() };
+        topic.writer(&qos, |_| {}).expect("a writer")
+    }
+
+    /// Answers the question for a type.
+    fn describe(&self, of: &Schema, told: Result<(), &'static str>) {
+        let mut is_it = false;
+        while !is_it {
+            // A question that is not answered at once comes again.
+            let asked = self.questions.recv_timeout(SOON).expect("a question");
+            let (header, rest) = asked.bytes.sample().split_at(4);
+            let (tag, value) = rest.split_at(16);
+            let answer = type_query::answer(&[header, value].concat(), |query| {
+                assert_eq!(query.type_name, "std_msgs/msg/String");
+                is_it = Ok(query.type_hash) == TypeHash::of(of);
+                told.map(|()| of.clone())
+            });
+            let (header, value) = answer.split_at(4);
+            write_bytes(&self.answers, Bytes::of_sample(&[header, tag, value].concat()).expect("bytes"));
+        }
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + SOON;
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn discovered(node: &Node, domain: u32) -> Subscriber<Record> {
+    let coding = Discovered::new().expect("records");
+    node.subscribe_of("chatter", Some(&wire("auto", domain)), coding).expect("a wire").open()
+}
+
+#[test]
+fn a_ros_node_is_asked_for_the_type_that_a_subscriber_lacks() {
+    let domain = domain();
+    let node = Node::new();
+    let talker = Talker::new(domain);
+    let first = talker.publisher(Text::shape().schema());
+    // Nobody asks for a subscriber that has the type.
+    let texts = node.subscriber_on::<Text>("chatter", &wire("auto", domain)).expect("a subscriber");
+    until("it is read", || !first.readers().is_empty() && texts.status().writers == 1);
+    drop(texts);
+    let records = discovered(&node, domain);
+    talker.describe(Text::shape().schema(), Ok(()));
+    until("it is read", || !first.readers().is_empty() && records.status().writers == 1);
+    write(&first, b'a');
+    assert_eq!(records.recv_timeout(SOON).expect("a record").value.str("data"), Ok("a"));
+    // The type of another publisher is known, and that of a third one is not: what it writes waits,
+    // also if it ends.
+    let second = talker.publisher(Text::shape().schema());
+    until("it is read", || !second.readers().is_empty() && records.status().writers == 2);
+    let third = talker.publisher(Longer::shape().schema());
+    until("the topic's reader has it", || !third.readers().is_empty());
+    write_bytes(&third, Bytes::new([0, 1, 0, 0], &[2, 0, 0, 0, b'c', 0, 0, 0, 7, 0, 0, 0]).expect("bytes"));
+    assert!(third.wait_for_acknowledgments(SOON));
+    drop(third);
+    // Discovery tells the end before this writer.
+    let fourth = talker.publisher(Text::shape().schema());
+    until("it is read", || !fourth.readers().is_empty() && records.status().writers == 3);
+    talker.describe(Longer::shape().schema(), Ok(()));
+    let last = records.recv_timeout(SOON).expect("a record").value;
+    assert_eq!((last.str("data"), last.i64("more")), (Ok("c"), Ok(7)));
+    until("it has ended", || records.status().writers == 3);
+    assert_eq!((records.lost(), records.undecodable(), records.status().mismatches.len()), (0, 0, 0));
+}
+
+#[test]
+fn a_publisher_whose_type_its_ros_node_does_not_tell_is_not_read() {
+    let domain = domain();
+    let node = Node::new();
+    let talker = Talker::new(domain);
+    let _publisher = talker.publisher(Text::shape().schema());
+    let records = discovered(&node, domain);
+    talker.describe(Text::shape().schema(), Err("not here"));
+    until("it is refused", || records.status().mismatches.len() == 1);
+    let hash = TypeHash::of(Text::shape().schema()).expect("a type of ROS 2").to_string();
+    let reason = records.status().mismatches[0].reason.clone();
+    assert!(reason.contains(&hash), "{reason}");
+    let texts = node.subscriber_on::<Text>("chatter", &wire("auto", domain)).expect("a subscriber");
+    until("it is read", || texts.status().writers == 1);
 }
 
 #[test]

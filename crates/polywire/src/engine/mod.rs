@@ -96,7 +96,7 @@ pub mod dds;
 mod delivery;
 mod domain;
 mod event;
-#[cfg(any(feature = "zenoh", feature = "zeromq"))]
+#[cfg(any(feature = "dds", feature = "zenoh", feature = "zeromq"))]
 mod foreign;
 mod identity;
 #[cfg(any(feature = "dds", feature = "zenoh"))]

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire_dds::{Error, Sample};
+use polywire_dds::{Error, Reader, Sample, Writer};
 
 use super::{
     super::{Event, Overflow, pipe::lock},
@@ -37,6 +37,8 @@ pub(super) enum Task {
     Leave(Arc<ReadEnd>),
     /// A participant has gone.
     Lose(Box<Peer>),
+    /// Nobody is asked for types any more by these.
+    Hush(Box<(Writer, Reader)>),
     /// Messages of a channel wait for room.
     Write(Arc<Channel>),
 }
@@ -79,6 +81,7 @@ pub(super) fn start(shared: &Arc<Shared>, tasks: mpsc::Receiver<Task>) -> io::Re
                 Ok(Task::Retire(channel)) => retired.push(channel),
                 Ok(Task::Leave(end)) => drop(end),
                 Ok(Task::Lose(peer)) => drop(peer),
+                Ok(Task::Hush(ends)) => drop(ends),
                 Ok(Task::Write(channel)) => shared.write_late(&channel),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) if retired.is_empty() => return,

@@ -35,6 +35,11 @@ impl Early {
         }
     }
 
+    /// Whether something waits of a writer.
+    pub(super) fn has(&self, writer: Guid) -> bool {
+        self.waiting.keys().any(|(of, _)| *of == writer)
+    }
+
     /// Takes what waits of a writer.
     pub(super) fn take(&mut self, writer: Guid) -> BTreeMap<EndId, VecDeque<Sample>> {
         self.take_all(|of| of == writer)

@@ -12,6 +12,7 @@ use std::{
 use polywire_core::{
     envelope::{ChannelId, Id128},
     frame::Answer,
+    ros::TypeHash,
 };
 use polywire_dds::{Discovery, Guid, Receive, Sample};
 
@@ -30,6 +31,10 @@ pub(super) enum Item {
     Arrived(EndId, Guid, Sample),
     /// What a participant says of its nodes of ROS 2.
     Present(Guid, Sample),
+    /// The node needs the type of a channel of ROS 2.
+    TypeNeeded(Guid, ChannelId, TypeHash),
+    /// A node of ROS 2 has answered a question for a type.
+    TypeTold(Sample),
     /// A node of ROS 2 asks for a type.
     TypeAsked(Sample),
     /// The readers of a channel of ours have changed.
@@ -136,9 +141,11 @@ impl Inbox {
 
 fn size(item: &Item) -> usize {
     match item {
-        Item::Letter(_, sample) | Item::Arrived(_, _, sample) | Item::Present(_, sample) | Item::TypeAsked(sample) => {
-            sample.bytes.sample().len()
-        }
+        Item::Letter(_, sample)
+        | Item::Arrived(_, _, sample)
+        | Item::Present(_, sample)
+        | Item::TypeTold(sample)
+        | Item::TypeAsked(sample) => sample.bytes.sample().len(),
         _ => 0,
     }
 }

@@ -33,6 +33,7 @@ mod peer;
 mod policies;
 mod port;
 mod presence;
+mod questions;
 mod rpc;
 mod security;
 mod service;

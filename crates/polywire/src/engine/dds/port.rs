@@ -19,7 +19,10 @@ use polywire_core::{
 use polywire_dds::{Change, Qos, Reader, Watch};
 
 use super::{
-    super::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, late, pipe::lock},
+    super::{
+        Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, foreign::Need, late,
+        pipe::lock,
+    },
     address::Address,
     deferred::{self, Deferred, Late, Task},
     form::{Form, system},
@@ -309,6 +312,16 @@ impl Port for DdsPort {
             }
             _ => shared.inbox.tell(Item::Wanted(link, document)),
         });
+    }
+
+    fn learn(&self, link: LinkId, channel: ChannelId) -> bool {
+        let Shared { state, options, inbox, .. } = &*self.shared;
+        let need = lock(state).need_type(link, channel, options.limits.pending_documents, Instant::now());
+        let Some((guid, hash, need)) = need else { return false };
+        if need != Need::Asked {
+            inbox.tell(Item::TypeNeeded(guid, channel, hash));
+        }
+        true
     }
 
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {

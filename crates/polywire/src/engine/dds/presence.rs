@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use polywire_core::ros::{
-    self,
+    self, check_topic,
     entities::{NodeEntities, ParticipantEntities, TOPIC, TYPE_NAME},
 };
 use polywire_dds::{Bytes, Durability, Error, Guid, Kind, Qos, Reader, Sample, Writer};
@@ -27,8 +27,8 @@ pub(super) struct Presence {
     _reader: Reader,
     descriptions: Option<Descriptions>,
     told: ParticipantEntities,
-    /// The names of the nodes of each participant.
-    nodes: BTreeMap<Guid, Vec<String>>,
+    /// The nodes of each participant, without their readers.
+    nodes: BTreeMap<Guid, Vec<NodeEntities>>,
 }
 
 impl Presence {
@@ -104,7 +104,9 @@ impl Presence {
         };
         let is_known = self.nodes.contains_key(&participant);
         if is_known || self.nodes.len() < most {
-            self.nodes.insert(participant, nodes.iter().take(MOST_NAMES).map(NodeEntities::full_name).collect());
+            let nodes = nodes.into_iter().take(MOST_NAMES);
+            let nodes = nodes.map(|node| NodeEntities { readers: Vec::new(), ..node }).collect();
+            self.nodes.insert(participant, nodes);
         }
     }
 
@@ -115,6 +117,16 @@ impl Presence {
     /// The names of a participant's nodes, with blanks between them. `None` if it has not told
     /// them.
     pub(super) fn names(&self, participant: Guid) -> Option<String> {
-        self.nodes.get(&participant).map(|names| names.join(" ")).filter(|names| !names.is_empty())
+        let names = |nodes: &Vec<NodeEntities>| nodes.iter().map(NodeEntities::full_name).collect::<Vec<_>>().join(" ");
+        self.nodes.get(&participant).map(names).filter(|names| !names.is_empty())
+    }
+
+    /// The name of the node that has a writer of a participant. `None` if it is not known, or no
+    /// name of ROS 2.
+    pub(super) fn node_of(&self, participant: Guid, writer: Guid) -> Option<String> {
+        let nodes = self.nodes.get(&participant)?;
+        let named = nodes.iter().find(|node| node.writers.contains(&writer.0));
+        let name = named.or_else(|| nodes.first().filter(|_| nodes.len() == 1))?.full_name();
+        check_topic(name.trim_start_matches('/')).is_ok().then_some(name)
     }
 }

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// Names a request: eight bytes of its client, and its number.
-type Tag = [u8; 16];
+pub(super) type Tag = [u8; 16];
 
 /// The bytes of an encapsulation header, which stand in front of the tag.
 const HEADER: usize = 4;

@@ -12,11 +12,17 @@ use std::{
 use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, DatagramEncoder, Frame, Hello, Start},
+    qos::Offer,
+    ros::TypeHash,
 };
 use polywire_dds::{Endpoint, Guid, Participant, Writer};
 
 use super::{
-    super::{EngineOptions, LinkId, Sink, pipe::lock},
+    super::{
+        EngineOptions, LinkId, Sink,
+        foreign::{Need, Types},
+        pipe::lock,
+    },
     deferred::{Deferred, Late},
     form::{Form, OCTETS, Place},
     hands::Inlet,
@@ -64,6 +70,8 @@ pub(super) struct State {
     /// Readers of programs that are not nodes, which DDS Security does not let read these channels.
     pub(super) denied: BTreeSet<(ChannelId, Guid)>,
     pub(super) read_ends: Vec<Weak<ReadEnd>>,
+    /// Of writers of ROS 2.
+    pub(super) types: Types<(Guid, ChannelId)>,
     /// Participants whose letters are not sent any more.
     pub(super) cut_off: BTreeSet<Guid>,
 }
@@ -149,6 +157,27 @@ impl State {
 
     pub(super) fn incoming(&mut self, guid: Guid, channel: ChannelId) -> Option<&mut Incoming> {
         self.peers.get_mut(&guid)?.incoming.get_mut(&channel)
+    }
+
+    /// The node needs the type of a writer of ROS 2. `None` if it is none, or nobody tells it.
+    /// Unless somebody reads the channel, its samples wait.
+    pub(super) fn need_type(
+        &mut self,
+        link: LinkId,
+        channel: ChannelId,
+        most: usize,
+        now: Instant,
+    ) -> Option<(Guid, TypeHash, Need)> {
+        let (guid, peer) = self.peer_of(link)?;
+        let incoming = peer.incoming.get(&channel).filter(|_| peer.node.is_none())?;
+        let hash = Offer::parse(&incoming.announcement.offer).ok()?.ros_type?;
+        let need = self.types.need(&hash.to_string(), (guid, channel), most, now);
+        if need == Need::Unknown {
+            return None;
+        }
+        let incoming = self.incoming(guid, channel)?;
+        incoming.is_answered &= incoming.reading.is_some();
+        Some((guid, hash, need))
     }
 
     /// Notes the node's answer to a channel of a peer. Returns whether a reader is to be opened,

@@ -48,6 +48,12 @@ impl Known {
         Ok(Known { document: schema.to_bytes().into(), schema })
     }
 
+    /// The type that a document has. `None` if it is malformed.
+    pub(super) fn of_document(document: &[u8]) -> Option<Known> {
+        let schema = Schema::from_bytes(document, &SchemaLimits::default()).ok()?;
+        Some(Known { document: document.into(), schema })
+    }
+
     /// The type of the values, if this one is around the values of a service of DDS-RPC.
     pub(super) fn of_values(&self) -> Option<Known> {
         let schema = rpc::value_schema(&self.schema)?;

@@ -5,6 +5,7 @@ mod history;
 mod lives;
 mod mismatch;
 mod services;
+mod types;
 
 use std::{
     collections::BTreeSet,
@@ -38,6 +39,7 @@ use super::{
     },
     policies::{self, offer_of},
     presence::Presence,
+    questions::{self, Questions},
     security::{EXPIRED, Unreached},
     settling::{self, Settling},
     state::{Answered, Channel, Shared, State},
@@ -60,6 +62,9 @@ pub(super) struct Worker {
     touched: Vec<Arc<Link>>,
     greeted: Option<Instant>,
     lookups: Lookups,
+    questions: Questions,
+    /// Writers that have gone, while their samples wait for their types.
+    leaving: BTreeSet<Guid>,
     mismatched: Mismatched,
     /// Where names are those of ROS 2.
     presence: Option<Presence>,
@@ -74,14 +79,16 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, presence: Option<Presence>) -> Worker {
-        let (touched, greeted, lookups, mismatched, settling, replays) = Default::default();
-        let (unreached, denied, has_expired) = Default::default();
+        let (touched, greeted, lookups, questions, leaving) = Default::default();
+        let (mismatched, settling, replays, unreached, denied, has_expired) = Default::default();
         let early = Early::new(shared.options.queue_bytes);
         Worker {
             shared,
             touched,
             greeted,
             lookups,
+            questions,
+            leaving,
             mismatched,
             presence,
             settling,
@@ -121,6 +128,12 @@ impl Worker {
                 self.tell_mismatches();
                 pause = LOOK;
             }
+            let due = self.due_types();
+            if !self.questions.is_empty() || !due.is_empty() {
+                let _turn = shared.inlet.hands();
+                self.ask_on(due);
+                pause = pause.min(questions::LOOK);
+            }
             if !self.settling.is_empty() {
                 let _turn = shared.inlet.hands();
                 self.settle();
@@ -139,6 +152,10 @@ impl Worker {
             Item::Letter(writer, sample) => self.letter(hands, writer.participant(), &sample),
             Item::Arrived(end, writer, sample) => self.arrived(hands, end, writer, sample),
             Item::Present(writer, sample) => self.present(writer.participant(), &sample),
+            Item::TypeNeeded(guid, channel, hash) => self.type_needed(guid, channel, hash),
+            Item::TypeTold(sample) => {
+                self.questions.answered(&self.shared, &sample).into_iter().for_each(|told| self.type_told(told));
+            }
             Item::TypeAsked(sample) => self.presence.iter().for_each(|presence| presence.asked(&self.shared, &sample)),
             Item::Matched(channel) => self.matched(channel),
             Item::Incompatible(channel, policy) => self.incompatible(channel, policy),
@@ -228,11 +245,6 @@ impl Worker {
         }
     }
 
-    /// Whether a participant has nodes of ROS 2 whose names are not known yet.
-    fn is_unnamed(&self, participant: Guid) -> bool {
-        self.presence.as_ref().is_some_and(|presence| presence.names(participant).is_none())
-    }
-
     fn present(&mut self, participant: Guid, sample: &Sample) {
         if let Some(presence) = self.presence.as_mut().filter(|_| participant != self.shared.us.guid()) {
             presence.heard(participant, sample, self.shared.options.peers);
@@ -244,32 +256,6 @@ impl Worker {
         let names = self.presence.as_ref().and_then(|presence| presence.names(participant));
         if let (Some(names), Some(peer)) = (names, state.peers.get_mut(&participant)) {
             peer.names = names;
-        }
-    }
-
-    fn look_types_up(&mut self) {
-        let is_named = |participant: &Guid| !self.is_unnamed(*participant);
-        let named = self.lookups.participants().filter(is_named).collect();
-        let done = self.lookups.take(&self.shared.us, self.shared.types, &named);
-        for (writer, found) in done {
-            if let Err(why) = &found {
-                let (endpoint, Endpoint { topic, type_name, .. }) = (&self.shared.endpoint, &writer);
-                log::warn!("{endpoint}: the type {type_name} of '{topic}' is compared by its name alone: {why}");
-            }
-            self.foreign_writer(&writer, found.ok().flatten().as_ref());
-        }
-    }
-
-    /// Sends the node the schema of a writer of a program that is not a node.
-    fn wanted(&self, link: LinkId, document: Id128) {
-        let found = {
-            let mut state = lock(&self.shared.state);
-            let Some((_, peer)) = state.peer_of(link) else { return };
-            let mut known = peer.incoming.values().filter(|incoming| incoming.announcement.schema == document);
-            (peer.link.clone(), known.find_map(|incoming| incoming.document.clone()))
-        };
-        if let (Some(link), bytes) = found {
-            link.sink.supplied(document, bytes.as_deref());
         }
     }
 
@@ -342,6 +328,9 @@ impl Worker {
     }
 
     fn gone(&mut self, hands: &mut Hands, guid: Guid) {
+        if self.stays(guid) {
+            return;
+        }
         self.lookups.forget(guid);
         self.mismatched.forget(guid);
         self.early.take(guid);
@@ -369,6 +358,7 @@ impl Worker {
         if let Some(link) = link {
             ended.history.into_iter().for_each(|history| self.forget_history(&link, guid, history));
             link.sink.retired(channel);
+            lock(&self.shared.state).types.ended((guid.participant(), channel));
         }
     }
 
@@ -385,6 +375,8 @@ impl Worker {
         let mut lost = {
             let mut state = lock(&self.shared.state);
             let lost = state.peers.remove(&guid);
+            let channels = lost.iter().flat_map(|peer| peer.incoming.keys());
+            channels.for_each(|channel| state.types.ended((guid, *channel)));
             if let Some(link) = lost.as_ref().and_then(|peer| peer.link.as_ref()) {
                 for channel in state.channels.values() {
                     lock(&channel.sending).interest.remove(&link.info.id);
@@ -394,6 +386,7 @@ impl Worker {
         };
         hands.forget(guid);
         self.early.forget(guid);
+        self.leaving.retain(|writer| writer.participant() != guid);
         self.end_replays(|replay| replay.writer.participant() == guid);
         let left = lost.iter_mut().flat_map(|peer| std::mem::take(&mut peer.incoming).into_values());
         left.for_each(|incoming| self.leave(hands, incoming.writer, incoming.reading));
@@ -404,6 +397,8 @@ impl Worker {
             self.shared.sink.event(Event::Disconnected { link: link.info.clone(), reason });
         }
         lost.into_iter().for_each(|peer| self.shared.deferred.add(Task::Lose(Box::new(peer))));
+        let untold = self.questions.forget(&self.shared, guid);
+        untold.into_iter().for_each(|told| self.type_told(told));
     }
 
     /// Ends all links when the files of DDS Security expire.

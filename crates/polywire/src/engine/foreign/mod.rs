@@ -1,18 +1,29 @@
 //! What engines share whose medium has applications that are not Polywire's: which channels those
-//! may read (`openness`), the names of formats (`encoding`), and the channels of those that publish
-//! (`writers`).
+//! may read (`openness`), the names of formats (`encoding`), the channels of those that publish
+//! (`writers`), and the types of ROS 2 that are asked for (`types`).
 
+#[cfg(any(feature = "zenoh", feature = "zeromq"))]
 pub(super) mod encoding;
+#[cfg(any(feature = "zenoh", feature = "zeromq"))]
 pub(super) mod openness;
+#[cfg(any(feature = "dds", feature = "zenoh"))]
+mod types;
+#[cfg(any(feature = "zenoh", feature = "zeromq"))]
 mod writers;
 
 #[cfg(feature = "zenoh")]
 use std::time::{SystemTime, UNIX_EPOCH};
 
+#[cfg(any(feature = "zenoh", feature = "zeromq"))]
 use polywire_core::envelope::Id128;
 
 #[cfg(feature = "zenoh")]
 pub(super) use encoding::Said;
+#[cfg(feature = "zenoh")]
+pub(super) use types::keep;
+#[cfg(any(feature = "dds", feature = "zenoh"))]
+pub(super) use types::{Need, Types};
+#[cfg(any(feature = "zenoh", feature = "zeromq"))]
 pub(super) use writers::{News, Writers};
 
 /// Nanoseconds since 1970.
@@ -22,6 +33,7 @@ pub(super) fn since_1970(at: SystemTime) -> i64 {
 }
 
 /// An id in 32 hexadecimal digits, as it is printed.
+#[cfg(any(feature = "zenoh", feature = "zeromq"))]
 pub(super) fn id(text: &str) -> Option<Id128> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32 && is_hex);

@@ -31,14 +31,13 @@ use zenoh::{
 };
 
 use super::{
-    super::{LinkId, pipe::lock},
+    super::{LinkId, foreign::Need, pipe::lock},
     inbox::{Arrival, arrival_of},
     outgoing::Put,
     port::Shared,
     publishers::Publishers,
     ros::{self, End, Graph, Topic},
     state::State,
-    types::Need,
 };
 use crate::clock;
 
@@ -102,9 +101,11 @@ impl State {
 
     /// Asks again for types that nobody has told before.
     pub(super) fn review_types(&mut self, now: Instant) {
-        for channel in self.types.due(self.terms.limits.pending_documents, now) {
-            let topic = self.publishers.topic_of(channel).cloned();
-            topic.into_iter().for_each(|topic| self.ask_for_type(topic));
+        for (hash, channel) in self.types.due(self.terms.limits.pending_documents, now) {
+            match self.publishers.topic_of(channel).cloned() {
+                Some(topic) => self.ask_for_type(topic),
+                None => drop(self.types.learn(&hash, None, now)),
+            }
         }
     }
 }

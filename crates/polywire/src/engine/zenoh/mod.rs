@@ -44,7 +44,6 @@ mod ros;
 mod schemas;
 mod services;
 mod state;
-mod types;
 
 use std::{io, sync::Arc};
 

@@ -10,15 +10,13 @@ use polywire_core::{
 use zenoh::query::Query;
 
 use super::{
-    super::LinkId,
+    super::{LinkId, foreign::keep},
     inbox::{Arrival, Inbox},
     outgoing::{Outgoing, Put},
 };
 
 /// Queries that wait for an answer, at most. Others get none.
 const MOST_QUERIES: usize = 64;
-/// Bytes of documents that are kept.
-pub(super) const MOST_KEPT: usize = 4 << 20;
 
 /// What came of a query for a schema.
 pub(super) enum Answered {
@@ -125,14 +123,6 @@ impl Schemas {
             inbox.settle(link, channel);
         }
     }
-}
-
-/// Keeps a document that was told. If there is no room, those before are forgotten.
-pub(super) fn keep<K: Ord>(kept: &mut BTreeMap<K, Vec<u8>>, key: K, document: Vec<u8>) {
-    if kept.values().map(Vec::len).sum::<usize>() + document.len() > MOST_KEPT {
-        kept.clear();
-    }
-    kept.insert(key, document);
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use zenoh::{bytes::ZBytes, key_expr::OwnedKeyExpr};
 use super::{
     super::{
         Disconnect, Event, LinkId, LinkInfo, LinkSink, Principal,
-        foreign::{Said, Writers},
+        foreign::{Said, Types, Writers},
         inline::{self, Inline},
         outbox::encoded,
         rejections::Rejections,
@@ -37,7 +37,6 @@ use super::{
     ros,
     schemas::{Answered, Schemas},
     services::Services,
-    types::Types,
 };
 
 /// First and longest pause between two hellos to a node that has not answered, among few nodes.
@@ -121,7 +120,7 @@ pub(super) struct State {
     pub(super) readers: Readers,
     pub(super) schemas: Schemas,
     /// Of publishers of ROS 2.
-    pub(super) types: Types,
+    pub(super) types: Types<ChannelId>,
     pub(super) services: Services,
     pub(super) out: Outgoing,
     pub(super) inbox: Inbox,

@@ -1,54 +1,62 @@
-//! The types of ROS 2 topics that this node has learned, or asks for. `descriptions` asks.
+//! The types of ROS 2 topics that a node has learned, or asks for. The engines ask.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
-use polywire_core::envelope::{ChannelId, Id128};
-
-use super::schemas::keep;
+use polywire_core::envelope::Id128;
 
 /// How long nobody is asked for a type that nobody has told, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Types that nobody has told, of which that is remembered.
 const MOST_FAILED: usize = 1024;
+/// Bytes of documents that are kept.
+const MOST_KEPT: usize = 4 << 20;
 
-/// The types that this node has learned, by their hashes, and those that it asks for.
-#[derive(Default)]
-pub(super) struct Types {
+/// The types that this node has learned, by their hashes, and those that it asks for. `C` names a
+/// channel.
+pub(in crate::engine) struct Types<C> {
     known: BTreeMap<String, Vec<u8>>,
-    asked: BTreeMap<String, BTreeSet<ChannelId>>,
-    failed: BTreeMap<String, Failed>,
+    asked: BTreeMap<String, BTreeSet<C>>,
+    failed: BTreeMap<String, Failed<C>>,
 }
 
 /// A type that nobody has told.
-struct Failed {
+struct Failed<C> {
     until: Instant,
     pause: Duration,
     /// The channels of which the node needs it.
-    channels: BTreeSet<ChannelId>,
+    channels: BTreeSet<C>,
 }
 
-impl Types {
+impl<C> Default for Types<C> {
+    fn default() -> Self {
+        Types { known: BTreeMap::new(), asked: BTreeMap::new(), failed: BTreeMap::new() }
+    }
+}
+
+impl<C: Copy + Ord> Types<C> {
     /// The document of a type that this node has learned.
-    pub(super) fn document(&self, hash: &str) -> Option<&Vec<u8>> {
+    pub(in crate::engine) fn document(&self, hash: &str) -> Option<&Vec<u8>> {
         self.known.get(hash)
     }
 
     /// The id of that document, or zero.
-    pub(super) fn schema(&self, hash: &str) -> Id128 {
+    #[cfg(feature = "zenoh")]
+    pub(in crate::engine) fn schema(&self, hash: &str) -> Id128 {
         self.document(hash).map_or(Id128::ZERO, |document| Id128::of_document(document))
     }
 
     /// The document with this id.
-    pub(super) fn with_id(&self, schema: Id128) -> Option<&Vec<u8>> {
+    #[cfg(feature = "zenoh")]
+    pub(in crate::engine) fn with_id(&self, schema: Id128) -> Option<&Vec<u8>> {
         self.known.values().find(|document| Id128::of_document(document) == schema)
     }
 
     /// The node needs the type of a channel. No more than `most` types are asked for at a time.
-    pub(super) fn need(&mut self, hash: &str, channel: ChannelId, most: usize, now: Instant) -> Need {
+    pub(in crate::engine) fn need(&mut self, hash: &str, channel: C, most: usize, now: Instant) -> Need {
         if self.known.contains_key(hash) {
             return Need::Known;
         }
@@ -69,9 +77,20 @@ impl Types {
         }
     }
 
+    /// Whether a channel waits for its type.
+    #[cfg(feature = "dds")]
+    pub(in crate::engine) fn is_asked(&self, channel: C) -> bool {
+        self.asked.values().any(|channels| channels.contains(&channel))
+    }
+
     /// The type is known now, or nobody has told it. Gives the channels that have waited for it,
     /// and whether the type has failed for the first time.
-    pub(super) fn learn(&mut self, hash: &str, document: Option<Vec<u8>>, now: Instant) -> (BTreeSet<ChannelId>, bool) {
+    pub(in crate::engine) fn learn(
+        &mut self,
+        hash: &str,
+        document: Option<Vec<u8>>,
+        now: Instant,
+    ) -> (BTreeSet<C>, bool) {
         let Some(mut channels) = self.asked.remove(hash) else { return (BTreeSet::new(), false) };
         let before = self.failed.remove(hash);
         let is_first = before.is_none();
@@ -93,38 +112,47 @@ impl Types {
         (channels, is_first)
     }
 
-    /// Types that may be asked for again, each with a channel that needs it.
-    pub(super) fn due(&mut self, most: usize, now: Instant) -> Vec<ChannelId> {
+    /// Types that may be asked for again, by their hashes, each with a channel that needs it.
+    pub(in crate::engine) fn due(&mut self, most: usize, now: Instant) -> Vec<(String, C)> {
         let Types { asked, failed, .. } = self;
         let due = failed.iter().filter(|(hash, failed)| failed.until <= now && !asked.contains_key(*hash));
         let due = due.filter_map(|(hash, failed)| Some((hash.clone(), *failed.channels.first()?)));
-        let due: Vec<(String, ChannelId)> = due.take(most.saturating_sub(asked.len())).collect();
+        let due: Vec<(String, C)> = due.take(most.saturating_sub(asked.len())).collect();
         // The node waits for none of them.
         asked.extend(due.iter().map(|(hash, _)| (hash.clone(), BTreeSet::new())));
-        due.into_iter().map(|(_, channel)| channel).collect()
+        due
     }
 
     /// A channel has ended.
-    pub(super) fn ended(&mut self, channel: ChannelId) {
-        for failed in self.failed.values_mut() {
-            failed.channels.remove(&channel);
-        }
+    pub(in crate::engine) fn ended(&mut self, channel: C) {
+        let waiting = self.asked.values_mut().chain(self.failed.values_mut().map(|failed| &mut failed.channels));
+        waiting.for_each(|channels| _ = channels.remove(&channel));
     }
 }
 
 /// Whether a type that the node needs is known, is to be asked for, or is asked for already, or
 /// nobody tells it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Need {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Need {
     Known,
     Ask,
     Asked,
     Unknown,
 }
 
+/// Keeps a document that was told. If there is no room, those before are forgotten.
+pub(in crate::engine) fn keep<K: Ord>(kept: &mut BTreeMap<K, Vec<u8>>, key: K, document: Vec<u8>) {
+    if kept.values().map(Vec::len).sum::<usize>() + document.len() > MOST_KEPT {
+        kept.clear();
+    }
+    kept.insert(key, document);
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{super::schemas::MOST_KEPT, *};
+    use polywire_core::envelope::ChannelId;
+
+    use super::*;
 
     const A: ChannelId = ChannelId(1);
     const B: ChannelId = ChannelId(2);
@@ -140,9 +168,10 @@ mod tests {
         // The node waits for nothing when it is asked again.
         let later = now + FIRST_PAUSE;
         types.ended(A);
-        assert_eq!((types.due(0, later), types.due(1, later), types.due(1, later)), (vec![], vec![B], vec![]));
+        let b = || vec![("a".to_string(), B)];
+        assert_eq!((types.due(0, later), types.due(1, later), types.due(1, later)), (vec![], b(), vec![]));
         assert_eq!(types.learn("a", None, later), (BTreeSet::new(), false));
-        assert_eq!((types.due(1, later + FIRST_PAUSE), types.due(1, later + 2 * FIRST_PAUSE)), (vec![], vec![B]));
+        assert_eq!((types.due(1, later + FIRST_PAUSE), types.due(1, later + 2 * FIRST_PAUSE)), (vec![], b()));
         assert_eq!(types.learn("a", Some(vec![7]), later), (BTreeSet::from([B, C]), false));
         assert_eq!(types.learn("a", None, later), (BTreeSet::new(), false), "nobody has asked");
         assert_eq!(types.need("a", A, 0, later), Need::Known);

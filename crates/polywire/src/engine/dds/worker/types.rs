@@ -1,0 +1,142 @@
+//! The worker's part for the types of other programs: those that DDS tells, and those of ROS 2 that
+//! nodes are asked for when a subscriber needs them.
+
+use std::{sync::Arc, time::Instant};
+
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Id128},
+    frame::Start,
+    ros::{TypeHash, TypeName, type_query::TypeQuery},
+    schema::Schema,
+};
+use polywire_dds::{Discovery, Endpoint, Guid};
+
+use super::{
+    super::{
+        super::{LinkId, pipe::lock},
+        inbox::Item,
+        questions::Told,
+        state::State,
+        types::Known,
+    },
+    Worker,
+};
+
+impl Worker {
+    /// Whether a participant has nodes of ROS 2 whose names are not known yet.
+    pub(super) fn is_unnamed(&self, participant: Guid) -> bool {
+        self.presence.as_ref().is_some_and(|presence| presence.names(participant).is_none())
+    }
+
+    pub(super) fn look_types_up(&mut self) {
+        let is_named = |participant: &Guid| !self.is_unnamed(*participant);
+        let named = self.lookups.participants().filter(is_named).collect();
+        let done = self.lookups.take(&self.shared.us, self.shared.types, &named);
+        for (writer, found) in done {
+            if let Err(why) = &found {
+                let (endpoint, Endpoint { topic, type_name, .. }) = (&self.shared.endpoint, &writer);
+                log::warn!("{endpoint}: the type {type_name} of '{topic}' is compared by its name alone: {why}");
+            }
+            self.foreign_writer(&writer, found.ok().flatten().as_ref());
+        }
+    }
+
+    /// Sends the node the schema of a writer of a program that is not a node.
+    pub(super) fn wanted(&self, link: LinkId, document: Id128) {
+        let found = {
+            let mut state = lock(&self.shared.state);
+            let Some((_, peer)) = state.peer_of(link) else { return };
+            let mut known = peer.incoming.values().filter(|incoming| incoming.announcement.schema == document);
+            (peer.link.clone(), known.find_map(|incoming| incoming.document.clone()))
+        };
+        if let (Some(link), bytes) = found {
+            link.sink.supplied(document, bytes.as_deref());
+        }
+    }
+
+    /// The node needs the type of a channel of ROS 2.
+    pub(super) fn type_needed(&mut self, guid: Guid, channel: ChannelId, hash: TypeHash) {
+        if lock(&self.shared.state).types.document(&hash.to_string()).is_some() {
+            return self.announce_again(guid, channel, hash);
+        }
+        if let Err(reason) = self.ask_for_type(guid, channel, hash) {
+            self.type_told((hash, Err(reason)));
+        }
+    }
+
+    fn ask_for_type(&mut self, guid: Guid, channel: ChannelId, type_hash: TypeHash) -> Result<(), String> {
+        let writer = {
+            let mut state = lock(&self.shared.state);
+            let incoming = state.incoming(guid, channel);
+            let writer = incoming.and_then(|incoming| incoming.writer.or(incoming.history_of));
+            writer.and_then(|writer| state.writers.get(&writer)).cloned()
+        };
+        let writer = writer.ok_or("its publisher has gone")?;
+        let node = self.presence.as_ref().and_then(|presence| presence.node_of(guid, writer.guid));
+        let node = node.ok_or("the node of its publisher is not known")?;
+        let type_name = TypeName::of_dds(&writer.type_name).ok_or("its name is none of ROS 2")?.to_string();
+        let asked = self.questions.ask(&self.shared, guid, &node, TypeQuery { type_name, type_hash });
+        asked.map_err(|error| error.to_string())
+    }
+
+    /// A node has told a type, or not. The channels that wait for it are announced again.
+    pub(super) fn type_told(&mut self, (hash, told): Told) {
+        let reason = told.as_ref().err().cloned();
+        let document = told.ok().as_ref().map(Schema::to_bytes);
+        let (waiting, is_first) = lock(&self.shared.state).types.learn(&hash.to_string(), document, Instant::now());
+        if let Some(reason) = reason.filter(|_| is_first) {
+            log::warn!("{}: the type of ROS 2 with the hash {hash} is not known: {reason}", self.shared.endpoint);
+        }
+        waiting.into_iter().for_each(|(guid, channel)| self.announce_again(guid, channel, hash));
+    }
+
+    /// Announces a channel again: its type is known, or nobody tells it.
+    fn announce_again(&mut self, guid: Guid, channel: ChannelId, hash: TypeHash) {
+        let (link, announcement, writer) = {
+            let mut state = lock(&self.shared.state);
+            let State { types, peers, .. } = &mut *state;
+            let known = types.document(&hash.to_string()).and_then(|document| Known::of_document(document));
+            let Some(peer) = peers.get_mut(&guid) else { return };
+            let (link, incoming) = (peer.link.clone(), peer.incoming.get_mut(&channel));
+            let (Some(link), Some(incoming)) = (link, incoming) else { return };
+            if let Some(known) = known {
+                let mut announcement = Announcement::clone(&incoming.announcement);
+                known.describe(&mut announcement);
+                (incoming.announcement, incoming.document) = (Arc::new(announcement), Some(known.document));
+            }
+            (link, incoming.announcement.clone(), incoming.writer)
+        };
+        link.sink.announced(channel, Start::default(), &announcement);
+        // The node's answer is in front of it.
+        if let Some(writer) = writer.filter(|writer| self.leaving.remove(writer)) {
+            self.shared.inbox.tell(Item::Discovered(Box::new(Discovery::Gone(writer))));
+        }
+    }
+
+    /// Types that nobody has told before, and are asked for again.
+    pub(super) fn due_types(&self) -> Vec<(String, (Guid, ChannelId))> {
+        let most = self.shared.options.limits.pending_documents;
+        lock(&self.shared.state).types.due(most, Instant::now())
+    }
+
+    /// Sends questions, those for these types among them, and gives up those that were asked in
+    /// vain.
+    pub(super) fn ask_on(&mut self, due: Vec<(String, (Guid, ChannelId))>) {
+        for (hash, (guid, channel)) in due {
+            if let Ok(hash) = hash.parse() {
+                self.type_needed(guid, channel, hash);
+            }
+        }
+        let failed = self.questions.keep_time(&self.shared, Instant::now());
+        failed.into_iter().for_each(|told| self.type_told(told));
+    }
+
+    /// Whether a writer that has gone stays until its type is known: samples of it wait.
+    pub(super) fn stays(&mut self, writer: Guid) -> bool {
+        let state = lock(&self.shared.state);
+        let participant = writer.participant();
+        let channel = state.peers.get(&participant).and_then(|peer| peer.by_writer.get(&writer));
+        let is_asked = channel.is_some_and(|channel| state.types.is_asked((participant, *channel)));
+        is_asked && self.early.has(writer) && self.leaving.insert(writer)
+    }
+}
