@@ -27,13 +27,14 @@ mod permissions;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use polywire_core::{
     rpc::{self, Role},
     topic::Pattern,
@@ -140,11 +141,11 @@ impl Gate {
 
     /// Replaces the rules. Peers whose [`Rights`] are of the former ones keep them.
     pub(crate) fn replace(&self, access: Option<Access>, follow: Vec<String>) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Rules { access, follow };
+        *self.rules.write() = Rules { access, follow };
     }
 
     fn rules(&self) -> RwLockReadGuard<'_, Rules> {
-        self.rules.read().unwrap_or_else(PoisonError::into_inner)
+        self.rules.read()
     }
 
     /// Why the node does not go to an endpoint because a peer says that a topic has moved there.
@@ -202,7 +203,7 @@ impl Gate {
     }
 
     fn meter(&self, who: &Principal, bytes_per_second: u64) -> Arc<Meter> {
-        let mut meters = lock(&self.meters);
+        let mut meters = self.meters.lock();
         meters.retain(|_, meter| meter.strong_count() > 0);
         let key = (who.clone(), bytes_per_second);
         if let Some(meter) = meters.get(&key).and_then(Weak::upgrade) {
@@ -356,7 +357,7 @@ impl Meter {
 
     /// Takes what a message costs; else how long until that is there.
     fn take(&self, bytes: u64, now: Instant) -> Option<Duration> {
-        let mut bucket = lock(&self.state);
+        let mut bucket = self.state.lock();
         let rate = self.bytes_per_second as f64;
         let since = now.saturating_duration_since(bucket.filled).as_secs_f64();
         bucket.tokens = (bucket.tokens + since * rate).min(rate);
@@ -382,10 +383,6 @@ fn name_fits(pattern: &str, name: &str) -> bool {
         rest = &rest[at + part.len()..];
     }
     rest.ends_with(last)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -536,9 +533,9 @@ mod tests {
         assert!(one.admit(1000, || true) && one.take(1000, || false), "metered once");
         assert!(!two.take(1000, || false), "nothing is left");
         assert!(other.take(1000, || false));
-        assert_eq!(lock(&gate.meters).len(), 2);
+        assert_eq!(gate.meters.lock().len(), 2);
         drop((one, two, other));
         let _third = gate.rights(&certificate("c"));
-        assert_eq!(lock(&gate.meters).len(), 1, "nobody's meter is kept");
+        assert_eq!(gate.meters.lock().len(), 1, "nobody's meter is kept");
     }
 }

@@ -5,10 +5,12 @@ use std::{
     ops::Deref,
     pin::Pin,
     slice,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     thread,
 };
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     coding::{Coding, Typed},
@@ -248,12 +250,12 @@ impl<C: Coding> Shared<C> {
     }
 
     fn next(&self) -> Option<(u64, Values<C::Value>)> {
-        let empty = |state: &mut State<C::Value>| state.waiting.is_empty() && !state.closed;
-        let waited = self.came.wait_while(self.lock(), empty);
-        waited.unwrap_or_else(PoisonError::into_inner).waiting.pop_front()
+        let mut state = self.lock();
+        self.came.wait_while(&mut state, |state| state.waiting.is_empty() && !state.closed);
+        state.waiting.pop_front()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<C::Value>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

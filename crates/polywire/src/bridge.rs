@@ -10,11 +10,12 @@ mod history;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     directory::SubscriberData,
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
@@ -425,7 +426,7 @@ impl Way {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -3,10 +3,11 @@
 //! [`polywire_core::session`].
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc,
     atomic::{AtomicBool, Ordering},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     codec::stateful::{Mode, StatefulError, StatefulReader, StatefulWriter},
     envelope::Envelope,
@@ -104,7 +105,7 @@ impl Arriving {
     }
 
     fn lock(&self) -> MutexGuard<'_, Arrived> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,10 +4,11 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex};
 use polywire_core::envelope::Id128;
 
 use crate::{
@@ -288,7 +289,7 @@ struct Listener {
 
 impl Listener {
     fn tell(&self, event: &NodeEvent) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if waiting.len() == WAITING {
             waiting.pop_front();
         }
@@ -300,14 +301,14 @@ impl Listener {
 impl Events {
     /// The next event. `None` if none comes within `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<NodeEvent> {
-        let waiting = lock(&self.0.waiting);
-        let waited = self.0.came.wait_timeout_while(waiting, timeout, |waiting| waiting.is_empty());
-        waited.unwrap_or_else(PoisonError::into_inner).0.pop_front()
+        let mut waiting = self.0.waiting.lock();
+        self.0.came.wait_while_for(&mut waiting, |waiting| waiting.is_empty(), timeout);
+        waiting.pop_front()
     }
 
     /// The next event, if one waits.
     pub fn try_recv(&self) -> Option<NodeEvent> {
-        lock(&self.0.waiting).pop_front()
+        self.0.waiting.lock().pop_front()
     }
 }
 
@@ -318,13 +319,13 @@ pub(crate) struct Hub(Mutex<Vec<Weak<Listener>>>);
 impl Hub {
     pub(crate) fn listen(&self, wants_counts: bool) -> Events {
         let listener = Arc::new(Listener { wants_counts, ..Listener::default() });
-        lock(&self.0).push(Arc::downgrade(&listener));
+        self.0.lock().push(Arc::downgrade(&listener));
         Events(listener)
     }
 
     pub(crate) fn tell(&self, event: &NodeEvent) {
         log::log!(level(event), "{event}");
-        lock(&self.0).retain(|listener| {
+        self.0.lock().retain(|listener| {
             let Some(listener) = listener.upgrade() else { return false };
             listener.tell(event);
             true
@@ -333,13 +334,13 @@ impl Hub {
 
     /// Whether somebody wants to know what the node counts.
     pub(crate) fn wants_counts(&self) -> bool {
-        lock(&self.0).iter().any(|listener| listener.upgrade().is_some_and(|listener| listener.wants_counts))
+        self.0.lock().iter().any(|listener| listener.upgrade().is_some_and(|listener| listener.wants_counts))
     }
 
     /// Hands counts to those who want them.
     pub(crate) fn tell_counts(&self, stats: NodeStats) {
         let event = NodeEvent::Counted(Box::new(stats));
-        let listeners = lock(&self.0);
+        let listeners = self.0.lock();
         let listeners = listeners.iter().filter_map(Weak::upgrade);
         listeners.filter(|listener| listener.wants_counts).for_each(|listener| listener.tell(&event));
     }
@@ -355,8 +356,4 @@ fn level(event: &NodeEvent) -> log::Level {
         NodeEvent::Mismatch { .. } | NodeEvent::Refused { .. } => log::Level::Error,
         _ => log::Level::Warn,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,11 +7,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread::{self, ThreadId},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     envelope::{ChannelId, Envelope, Id128},
     qos::{History, Qos, expires_ns},
@@ -150,7 +151,7 @@ impl Kept {
 
     /// To be held from before a sample is sent until it is kept.
     pub(crate) fn publishing(&self) -> MutexGuard<'_, ()> {
-        self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.publishing.lock()
     }
 
     /// Keeps a sample, and drops the oldest of its instance.
@@ -260,11 +261,11 @@ impl Kept {
     }
 
     fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 
     fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+        self.work.lock()
     }
 }
 

@@ -4,13 +4,14 @@
 
 use std::{
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread,
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::{
     envelope::{ChannelId, Envelope},
     qos::Liveliness,
@@ -152,7 +153,7 @@ impl Pulse {
                 _ if !state.alive => Duration::from_secs(3600),
                 _ => lapses - now,
             };
-            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, wait);
         }
     }
 
@@ -166,6 +167,6 @@ impl Pulse {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -4,12 +4,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     envelope::{Id128, Kind},
     qos::{Deadlines, Durability, Qos},
@@ -128,7 +129,7 @@ impl Watch {
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

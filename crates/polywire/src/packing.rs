@@ -5,9 +5,10 @@
 use std::{
     fs::File,
     io::{self, Read as _},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     compress::{Compressor, Limits, Packer, Settings, UnpackError, Unpacker, announced_dictionary},
     envelope::Id128,
@@ -104,7 +105,7 @@ impl Unpacking {
     /// Unpacks a payload and calls `then` with it, or with the reason why that failed.
     #[inline]
     pub(crate) fn unpack(&self, packed: &[u8], then: impl FnOnce(Result<&[u8], UnpackError>)) {
-        let mut unpacker: MutexGuard<'_, Unpacker> = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unpacker: MutexGuard<'_, Unpacker> = self.0.lock();
         then(unpacker.unpack(packed));
     }
 }

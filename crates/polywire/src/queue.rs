@@ -3,13 +3,14 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::envelope::Id128;
 
 use crate::{clock, engine::Overflow};
@@ -96,9 +97,6 @@ struct Waiting<T, V> {
     spare: Vec<Weighed<V>>,
     /// Sum over `spare`.
     spare_bytes: usize,
-    sleepers: usize,
-    /// Writers that wait for room.
-    writers: usize,
     waker: Option<Waker>,
     stalled: bool,
     /// Items taken so far. A writer that waits uses it to tell a slow receiver from a stuck one.
@@ -114,8 +112,6 @@ impl<T, V> Queue<T, V> {
             by_instance: BTreeMap::new(),
             spare: Vec::new(),
             spare_bytes: 0,
-            sleepers: 0,
-            writers: 0,
             waker: None,
             stalled: false,
             taken: 0,
@@ -228,19 +224,12 @@ impl<T, V> Queue<T, V> {
         patience: Duration,
     ) -> MutexGuard<'a, Waiting<T, V>> {
         self.wake_locked(&mut state);
-        state.writers += 1;
         loop {
             let taken = state.taken;
             let full = |state: &mut Waiting<T, V>| self.is_full(state, bytes) && !state.closed && !state.stalled;
-            let waited = self.room.wait_timeout_while(state, patience, full);
-            let timed_out;
-            (state, timed_out) = waited.map(|(state, waited)| (state, waited.timed_out())).unwrap_or_else(|e| {
-                let (state, waited) = e.into_inner();
-                (state, waited.timed_out())
-            });
+            let timed_out = self.room.wait_while_for(&mut state, full, patience).timed_out();
             if !timed_out || state.taken == taken {
                 state.stalled |= timed_out;
-                state.writers -= 1;
                 return state;
             }
         }
@@ -258,9 +247,7 @@ impl<T, V> Queue<T, V> {
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
-        if state.sleepers > 0 {
-            self.came.notify_all();
-        }
+        self.came.notify_all();
     }
 
     /// Waits for the next item. `None` at `deadline`, or when the queue is closed and empty.
@@ -273,16 +260,13 @@ impl<T, V> Queue<T, V> {
             if state.closed {
                 return None;
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return None;
+            match deadline {
+                Some(deadline) if deadline <= Instant::now() => return None,
+                Some(deadline) => {
+                    self.came.wait_until(&mut state, deadline);
+                }
+                None => self.came.wait(&mut state),
             }
-            state.sleepers += 1;
-            state = match left {
-                Some(left) => self.came.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-                None => self.came.wait(state).unwrap_or_else(PoisonError::into_inner),
-            };
-            state.sleepers -= 1;
         }
     }
 
@@ -303,9 +287,7 @@ impl<T, V> Queue<T, V> {
     pub(crate) fn pop_all(&self, into: &mut VecDeque<Weighed<T>>) -> bool {
         let mut state = self.lock();
         while state.items.is_empty() && !state.closed {
-            state.sleepers += 1;
-            state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.sleepers -= 1;
+            self.came.wait(&mut state);
         }
         std::mem::swap(&mut state.items, into);
         state.bytes = 0;
@@ -336,9 +318,7 @@ impl<T, V> Queue<T, V> {
         if self.is_half_empty(state) {
             state.stalled = false;
         }
-        if state.writers > 0 {
-            self.room.notify_all();
-        }
+        self.room.notify_all();
         if taken.is_expired() {
             self.drops.expired.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -377,7 +357,7 @@ impl<T, V> Queue<T, V> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting<T, V>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

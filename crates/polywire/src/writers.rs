@@ -10,13 +10,14 @@ use std::{
     collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::envelope::{Announcement, Id128};
 
 use crate::clock;
@@ -224,7 +225,7 @@ impl<T> Follow<T> {
     pub(crate) fn hold(&self, sequence: u64, message: T, bytes: usize, room: (usize, usize)) {
         let mut state = self.line.lock();
         while state.is_full(room) && state.busy.is_some_and(|thread| thread != thread::current().id()) {
-            state = self.line.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.line.freed.wait(&mut state);
         }
         if state.last.is_some_and(|last| sequence <= last) {
             return;
@@ -305,7 +306,7 @@ impl<T> Line<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -438,11 +439,11 @@ impl<T> Writers<T> {
     }
 
     fn live(&self) -> MutexGuard<'_, BTreeMap<Writer, Weak<Line<T>>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 
     fn left(&self) -> MutexGuard<'_, Left> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock()
     }
 }
 

@@ -6,10 +6,11 @@
 //! the bridge converts the channel, it converts each sample of the history as it comes.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, Weak,
+    Arc, Weak,
     atomic::{AtomicU64, Ordering},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     codec::Encoder,
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
@@ -24,7 +25,7 @@ use crate::{
     Info,
     coding::Dynamic,
     engine::{Held, Properties},
-    node::{Inner, PortEntry, Replay, Slot, Source, lock, random_id},
+    node::{Inner, PortEntry, Replay, Slot, Source, random_id},
     publisher::Writing,
     replayed::Part,
 };
@@ -59,7 +60,7 @@ impl Conversion {
 
     fn encode(&self, value: &Record) -> Option<Made> {
         let mut payload = Vec::new();
-        let is_key_frame = lock(&self.writing).encode_alone::<Dynamic>(value, &mut payload).ok()?;
+        let is_key_frame = self.writing.lock().encode_alone::<Dynamic>(value, &mut payload).ok()?;
         Some(Made { payload, is_key_frame })
     }
 }
@@ -154,7 +155,7 @@ impl Past {
         };
         let made = Arc::new(Mutex::new(None));
         let (into, coding) = (made.clone(), conversion.coding.clone());
-        let convert = move |value: &Record, _: &Info| *lock(&into) = conversion.encode(value);
+        let convert = move |value: &Record, _: &Info| *into.lock() = conversion.encode(value);
         // The history may have other channels, so gaps on this one are no losses.
         let medium = Properties { ordered: false, ..medium };
         let slot = way.decode(node, source, medium, schema, coding, convert)?;
@@ -174,7 +175,7 @@ impl Past {
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
-        lock(&self.asked)
+        self.asked.lock()
     }
 
     fn reconsider(&self) {
@@ -232,7 +233,7 @@ impl Decoding {
     fn convert(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize) -> Option<Made> {
         let envelope = Envelope { extensions: Extensions::default(), ..*envelope };
         self.slot.deliver(&envelope, payload, wire_bytes, None);
-        lock(&self.made).take()
+        self.made.lock().take()
     }
 }
 

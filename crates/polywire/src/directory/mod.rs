@@ -54,11 +54,12 @@
 use std::{
     collections::BTreeSet,
     pin::Pin,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::{directory, envelope::Id128, qos::InstanceState};
 
 use crate::{
@@ -138,7 +139,7 @@ impl Directory {
             next = state.nodes.poll_event();
             next.is_none()
         };
-        drop(known.came.wait_timeout_while(known.lock(), timeout, nothing));
+        known.came.wait_while_for(&mut known.lock(), nothing, timeout);
         next
     }
 
@@ -170,7 +171,7 @@ impl futures_core::Stream for Directory {
 
 impl PortWatcher for Watcher {
     fn opened(&self, node: &Node, entry: &Arc<PortEntry>) {
-        let mut ports = lock(&self.ports);
+        let mut ports = self.ports.lock();
         if !ports.seen.insert(Arc::as_ptr(entry).addr()) {
             return;
         }
@@ -203,10 +204,6 @@ impl Known {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,10 +13,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
     time::Instant,
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
@@ -25,7 +26,7 @@ use polywire_core::{
 use super::{
     Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Principal,
     Properties, Sent, Sink,
-    pipe::{Item, Message, Pipe, lock},
+    pipe::{Item, Message, Pipe},
 };
 
 /// `inproc/NAME`.
@@ -55,7 +56,7 @@ impl Engine for Inproc {
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
         let member = Arc::new(Member { name: address.into(), local: local.clone(), sink, state: Mutex::default() });
         let others = {
-            let mut buses = lock(&BUSES);
+            let mut buses = BUSES.lock();
             let bus = buses.get_or_insert_default().entry(address.into()).or_default();
             bus.retain(|other| other.strong_count() > 0);
             let others: Vec<_> = bus.iter().filter_map(Weak::upgrade).collect();
@@ -104,7 +105,7 @@ impl Port for InprocPort {
 
     fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
         let (channel, peers) = {
-            let mut state = lock(&self.0.state);
+            let mut state = self.0.state.lock();
             if state.closed {
                 return Err(EngineError::Closed);
             }
@@ -144,7 +145,7 @@ impl Port for InprocPort {
     }
 
     fn retire(&self, channel: ChannelId) {
-        lock(&self.0.state).channels.remove(&channel);
+        self.0.state.lock().channels.remove(&channel);
         for peer in self.0.peers().iter() {
             peer.out.retire(channel);
             peer.out.deliver();
@@ -176,12 +177,12 @@ impl Port for InprocPort {
     fn close(&self) {
         self.flush(Instant::now() + self.0.local.options.linger);
         let peers = {
-            let mut state = lock(&self.0.state);
+            let mut state = self.0.state.lock();
             state.closed = true;
             std::mem::take(&mut state.peers)
         };
         let me = Arc::as_ptr(&self.0);
-        if let Some(bus) = lock(&BUSES).as_mut().and_then(|buses| buses.get_mut(&self.0.name)) {
+        if let Some(bus) = BUSES.lock().as_mut().and_then(|buses| buses.get_mut(&self.0.name)) {
             bus.retain(|member| member.as_ptr() != me);
         }
         for peer in peers.iter() {
@@ -202,7 +203,7 @@ impl Drop for InprocPort {
 
 impl Member {
     fn peers(&self) -> Arc<Vec<Peer>> {
-        lock(&self.state).peers.clone()
+        self.state.lock().peers.clone()
     }
 
     fn push(&self, link: LinkId, item: Item) {
@@ -213,7 +214,7 @@ impl Member {
     }
 
     fn add(&self, peer: Peer) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         for (channel, (start, announcement)) in &state.channels {
             peer.out.announce(*channel, *start, announcement);
         }
@@ -221,7 +222,7 @@ impl Member {
     }
 
     fn remove(&self, link: LinkId) -> Option<Peer> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let at = state.peers.iter().position(|peer| peer.info.id == link)?;
         Some(Arc::make_mut(&mut state.peers).remove(at))
     }

@@ -5,11 +5,12 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
     thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128},
     frame::{Answer, Start},
@@ -126,28 +127,28 @@ impl Pipe {
 
     /// Adds an item that is not a message.
     pub(super) fn push(&self, item: Item) {
-        lock(&self.state).queue.push_back(item);
+        self.state.lock().queue.push_back(item);
     }
 
     /// Calls `with` with whether the receiver may want any channel, while no other thread can
     /// change that.
     pub(super) fn interest(&self, with: impl FnOnce(bool)) {
-        with(lock(&self.state).delivery.wants_any());
+        with(self.state.lock().delivery.wants_any());
     }
 
     /// Whether the receiver may want messages of the channel.
     pub(super) fn wants(&self, channel: ChannelId) -> bool {
-        lock(&self.state).delivery.wants(channel)
+        self.state.lock().delivery.wants(channel)
     }
 
     pub(super) fn announce(&self, channel: ChannelId, start: Start, announcement: &Announcement) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.delivery.announce(channel, channel, announcement);
         state.queue.push_back(Item::Announce(channel, start, Box::new(announcement.clone())));
     }
 
     pub(super) fn retire(&self, channel: ChannelId) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.delivery.retire(channel);
         state.finish_retiring();
     }
@@ -156,7 +157,7 @@ impl Pipe {
     /// [`Pipe::deliver`] after it.
     pub(super) fn send(&self, message: &Arc<Message>) -> Outcome {
         let (envelope, size) = (&message.envelope, message.size());
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let Some(mut subscribers) = state.wanted(envelope) else { return Outcome::Unwanted };
         let mut notice = None;
         if !state.has_room(size, self.limit) {
@@ -206,14 +207,13 @@ impl Pipe {
     }
 
     fn wait_for_room(&self, size: usize, patience: Duration) -> MutexGuard<'_, PipeState> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         loop {
             let taken = state.taken;
             let full = |state: &mut PipeState| !state.closed && !state.stalled && !state.has_room(size, self.limit);
-            let waited = self.room.wait_timeout_while(state, patience, full).unwrap_or_else(PoisonError::into_inner);
-            state = waited.0;
-            if !waited.1.timed_out() || state.taken == taken {
-                state.stalled |= waited.1.timed_out();
+            let timed_out = self.room.wait_while_for(&mut state, full, patience).timed_out();
+            if !timed_out || state.taken == taken {
+                state.stalled |= timed_out;
                 return state;
             }
         }
@@ -223,7 +223,7 @@ impl Pipe {
     /// thread hands over the new items, too.
     pub(super) fn deliver(&self) {
         let Some(receiver) = self.receiver.get() else { return };
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.delivering.is_some() || (state.queue.is_empty() && !state.delivery.has_untold()) {
             return;
         }
@@ -235,11 +235,11 @@ impl Pipe {
             }
             drop(state);
             self.hand_over(item, &**receiver, &mut aligned);
-            state = lock(&self.state);
+            state = self.state.lock();
             if state.queue.is_empty() {
                 drop(state);
                 receiver.drained();
-                state = lock(&self.state);
+                state = self.state.lock();
             }
         }
         state.delivering = None;
@@ -274,7 +274,7 @@ impl Pipe {
 
     /// Notes the receiver's answer to a channel, and queues the messages held for it.
     pub(super) fn answered(&self, channel: ChannelId, answer: &Answer) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         for leaving in state.delivery.answered(channel, answer) {
             state.push(leaving);
         }
@@ -290,14 +290,13 @@ impl Pipe {
             !state.closed && !here && waits
         };
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
-        let waited = self.room.wait_timeout_while(lock(&self.state), left, busy);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        !self.room.wait_while_for(&mut self.state.lock(), busy, left).timed_out()
     }
 
     /// Ends the link, after everything sent before.
     pub(super) fn close(&self) {
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if std::mem::replace(&mut state.closed, true) {
                 return;
             }
@@ -308,7 +307,7 @@ impl Pipe {
     }
 
     pub(super) fn stats(&self) -> LinkStats {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let (sent, dropped) = state.delivery.counts();
         LinkStats { link: self.info.clone(), sent, dropped, queued_bytes: state.waiting_bytes(), silences: 0 }
     }
@@ -381,8 +380,4 @@ impl PipeState {
         self.delivery.count_drop(channel);
         true
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

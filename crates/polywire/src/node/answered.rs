@@ -1,9 +1,8 @@
 //! Tells threads that wait for subscribers that a peer has answered a channel, on any port.
 
-use std::{
-    sync::{Condvar, Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
@@ -14,13 +13,12 @@ pub(crate) struct Answered {
 impl Answered {
     /// An answer has come or gone. The caller holds no lock that a waiting thread takes.
     pub(super) fn tell(&self) {
-        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.lock.lock());
         self.changed.notify_all();
     }
 
     /// Waits as long as `is_missing`, or until `timeout` is over.
     pub(crate) fn wait_while(&self, timeout: Duration, mut is_missing: impl FnMut() -> bool) {
-        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_timeout_while(guard, timeout, |()| is_missing()));
+        self.changed.wait_while_for(&mut self.lock.lock(), |()| is_missing(), timeout);
     }
 }

@@ -9,7 +9,7 @@ use polywire_core::{
 };
 
 use super::{
-    port::{Answers, PortEntry, lock},
+    port::{Answers, PortEntry},
     route::Route,
 };
 use crate::{
@@ -25,19 +25,19 @@ impl PortEntry {
 
     /// Subscribers that accept a channel of this node, by the peers' answers.
     pub(super) fn subscribers(&self, channel: ChannelId) -> usize {
-        let answers = lock(&self.answers);
+        let answers = self.answers.lock();
         let by_link = answers.by_channel.get(&channel).map(|known| known.by_link.values());
         by_link.map_or(0, |all| all.map(|(_, answer)| answer.subscribers() as usize).sum())
     }
 
     /// Channels that the node announces here.
     pub(super) fn channels(&self) -> usize {
-        lock(&self.answers).by_channel.len()
+        self.answers.lock().by_channel.len()
     }
 
     /// The publishers here. One that is changing its format has two channels: the newer counts.
     pub(super) fn publishers(&self) -> Vec<PublisherData> {
-        let (endpoint, answers) = (self.port().endpoint(), lock(&self.answers));
+        let (endpoint, answers) = (self.port().endpoint(), self.answers.lock());
         let mut by_writer: BTreeMap<Id128, PublisherData> = BTreeMap::new();
         for known in answers.by_channel.values() {
             let Some(announcement) = known.announcement().filter(|other| !is_builtin(&other.topic)) else {
@@ -64,8 +64,8 @@ impl PortEntry {
 
     /// The subscribers here, and what they read.
     pub(super) fn subscribers_described(&self) -> Vec<SubscriberData> {
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
-        let routes = lock(&self.routes).all();
+        let links: Vec<_> = self.links.lock().values().cloned().collect();
+        let routes = self.routes.lock().all();
         let describe = |route: &Arc<dyn Route>| {
             let mut data = SubscriberData { endpoint: self.port().endpoint(), ..route.describe()? };
             links.iter().for_each(|link| link.describe_matches(route, &mut data));
@@ -78,18 +78,18 @@ impl PortEntry {
 
     /// What came on the open channels of peers.
     pub(super) fn received(&self) -> Vec<TopicStats> {
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        let links: Vec<_> = self.links.lock().values().cloned().collect();
         links.iter().flat_map(|link| link.topic_stats()).collect()
     }
 
     /// The subscribers here. One may be at several ports.
     pub(super) fn routes_here(&self) -> Vec<Arc<dyn Route>> {
-        lock(&self.routes).all()
+        self.routes.lock().all()
     }
 
     pub(super) fn link_counts(&self) -> Vec<LinkCounts> {
         let endpoint = self.port().endpoint();
-        let links = lock(&self.links).clone();
+        let links = self.links.lock().clone();
         let counts = |stats: crate::engine::LinkStats| {
             let received = links.get(&stats.link.id).map(|link| link.received()).unwrap_or_default();
             LinkCounts {

@@ -4,9 +4,10 @@
 use std::{
     any::{Any, TypeId},
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::envelope::Id128;
 
 use super::limits::{Exceeded, NodeLimits};
@@ -95,7 +96,7 @@ impl Decoders {
     ) -> Result<Arc<D>, String> {
         let mut state = self.lock();
         while state.making.contains(&order.key) {
-            state = self.made.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.made.wait(&mut state);
         }
         if let Some(known) = state.known(&order.key) {
             return known;
@@ -117,7 +118,7 @@ impl Decoders {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -272,7 +273,7 @@ mod tests {
         let made = Mutex::new(0);
         let make = || {
             thread::sleep(Duration::from_millis(50));
-            *made.lock().expect("unpoisoned") += 1;
+            *made.lock() += 1;
             Ok(())
         };
         thread::scope(|scope| {
@@ -280,7 +281,7 @@ mod tests {
                 scope.spawn(|| decoders.get(order(1, 1, 1), make).expect("made"));
             }
         });
-        assert_eq!(*made.lock().expect("unpoisoned"), 1);
+        assert_eq!(*made.lock(), 1);
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! Schemas, templates and dictionaries by hash: those of publishers here, and those fetched from
 //! peers. Shared by all ports of a node.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::Mutex;
 use polywire_core::{
     codec::{Codec, LowerError},
     envelope::Id128,
@@ -110,8 +108,8 @@ impl Documents {
         known.own.contains_key(&id) || known.fetched.contains_key(&id)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Known> {
+        self.0.lock()
     }
 }
 

@@ -10,13 +10,14 @@ use std::{
     collections::BTreeMap,
     mem,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::{
     directory::{RefusalData, SubscriberData},
     envelope::{Announcement, ChannelId, Envelope, Id128},
@@ -187,7 +188,7 @@ impl Incoming {
         let here = thread::current().id();
         let elsewhere = |thread: Option<ThreadId>| thread.is_some_and(|thread| thread != here);
         let is_busy = |driven: &mut Driven| elsewhere(driven.deciding) || elsewhere(driven.sending);
-        drop(self.settled.wait_timeout_while(self.lock(), LONGEST_DECISION, is_busy));
+        self.settled.wait_while_for(&mut self.lock(), is_busy, LONGEST_DECISION);
     }
 
     /// The port is open now: outputs may leave.
@@ -435,7 +436,7 @@ impl Incoming {
         let is_left = |driven: &mut Driven| {
             driven.undecided.contains_key(&channel) && driven.deciding.is_some_and(|thread| thread != here)
         };
-        drop(self.settled.wait_timeout_while(self.lock(), LONGEST_DECISION, is_left));
+        self.settled.wait_while_for(&mut self.lock(), is_left, LONGEST_DECISION);
     }
 
     /// Those who read a channel, and those who cannot.
@@ -676,11 +677,11 @@ impl Incoming {
     }
 
     fn lock(&self) -> MutexGuard<'_, Driven> {
-        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+        self.driven.lock()
     }
 
     fn channels(&self) -> MutexGuard<'_, Channels> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+        self.channels.lock()
     }
 }
 

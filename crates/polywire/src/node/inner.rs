@@ -2,10 +2,11 @@
 //! documents, decoders, events and timer. It knows no port, publisher or subscriber.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
+    sync::{Arc, Weak},
     time::Instant,
 };
 
+use parking_lot::{Mutex, RwLock};
 use polywire_core::{
     codec::{Codec, LowerError, Options},
     compress::Compressor,
@@ -84,12 +85,12 @@ impl SessionSettings {
 impl Inner {
     /// The present configuration.
     pub(crate) fn config(&self) -> Arc<Config> {
-        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.config.read().clone()
     }
 
     /// A publisher or subscriber wants to know of another configuration.
     pub(crate) fn add_user(&self, user: Weak<dyn Reload>) {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut users = self.users.lock();
         if users.len().is_power_of_two() {
             users.retain(|user| user.strong_count() > 0);
         }
@@ -97,7 +98,7 @@ impl Inner {
     }
 
     pub(super) fn users(&self) -> Vec<Arc<dyn Reload>> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+        self.users.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Who may do what.

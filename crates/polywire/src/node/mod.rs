@@ -23,10 +23,11 @@ use std::{
     collections::BTreeMap,
     hash::{BuildHasher, RandomState},
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use polywire_core::{
     codec::{self, Codec},
     compress::{self, Compressor},
@@ -40,7 +41,7 @@ pub(crate) use self::{
     decoders::{DecoderKey, Decoders, Order, ReaderKey},
     inner::Inner,
     limits::members,
-    port::{PortEntry, lock},
+    port::PortEntry,
     reload::Reload,
     route::{Matches, Replay, Route, Slot, Watcher},
     timer::Wake,
@@ -477,7 +478,7 @@ impl Node {
     /// ```
     pub fn reload(&self, config: Config) -> Result<Vec<String>, NodeError> {
         let inner = &self.0.inner;
-        let _reloading = lock(&self.0.reloading);
+        let _reloading = self.0.reloading.lock();
         let changed = self.config().differences(&config);
         let fixed = Config::fixed(&changed);
         if !fixed.is_empty() {
@@ -491,7 +492,7 @@ impl Node {
             }
             inner.gate.replace(config.access.clone(), config.follow.clone());
         }
-        *inner.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        *inner.config.write() = Arc::new(config);
         self.ports().iter().for_each(|port| port.apply_access(&inner.gate));
         let results = inner.users().into_iter().map(|user| user.reload(self));
         // All of them, even after one has failed.
@@ -538,7 +539,7 @@ impl Node {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn serve_metrics(&self, address: SocketAddr) -> Result<SocketAddr, NodeError> {
-        let mut metrics = lock(&self.0.metrics);
+        let mut metrics = self.0.metrics.lock();
         *metrics = None;
         self.serve(address, &mut metrics)
     }
@@ -557,7 +558,7 @@ impl Node {
     /// Tells a watcher of all ports, present and future.
     pub(crate) fn watch(&self, watcher: &Arc<impl PortWatcher + 'static>) {
         let weak: Weak<dyn PortWatcher> = Arc::<_>::downgrade(&(watcher.clone() as Arc<dyn PortWatcher>));
-        lock(&self.0.watchers).push(weak);
+        self.0.watchers.lock().push(weak);
         self.ports().iter().for_each(|entry| watcher.opened(self, entry));
     }
 
@@ -610,7 +611,7 @@ impl Node {
     pub(crate) fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
         let (entry, is_new) = self.port_or_open(endpoint)?;
         if is_new {
-            let mut watchers = lock(&self.0.watchers);
+            let mut watchers = self.0.watchers.lock();
             watchers.retain(|watcher| watcher.strong_count() > 0);
             let watchers: Vec<_> = watchers.iter().filter_map(Weak::upgrade).collect();
             watchers.iter().for_each(|watcher| watcher.opened(self, &entry));
@@ -630,7 +631,7 @@ impl Node {
         if let Some(entry) = ports.get(&name) {
             return Ok((entry.clone(), false));
         }
-        let mut metrics = lock(&self.0.metrics);
+        let mut metrics = self.0.metrics.lock();
         if let (Some(address), None) = (self.config().metrics, &*metrics) {
             self.serve(address, &mut metrics)?;
         }
@@ -660,7 +661,7 @@ impl Ports {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<PortEntry>>> {
-        lock(&self.0)
+        self.0.lock()
     }
 }
 

@@ -4,12 +4,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
@@ -155,7 +156,7 @@ impl PortEntry {
         let sink = Arc::new(PortSink(Arc::downgrade(&entry)));
         let port = loopback::open(engine, address, local, sink, &own)?;
         let _ = entry.port.set(port);
-        let links: Vec<_> = lock(&entry.links).values().cloned().collect();
+        let links: Vec<_> = entry.links.lock().values().cloned().collect();
         links.iter().for_each(|link| link.port_opened());
         Ok(entry)
     }
@@ -177,7 +178,7 @@ impl PortEntry {
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.port().close();
-        for route in lock(&self.routes).all() {
+        for route in self.routes.lock().all() {
             route.node_closed();
         }
     }
@@ -189,7 +190,7 @@ impl PortEntry {
 
     /// The rules have changed: ends the links whose peers may do something else now.
     pub(super) fn apply_access(&self, gate: &Gate) {
-        let links = lock(&self.links);
+        let links = self.links.lock();
         let changed = links.iter().filter(|(_, link)| link.has_other_rights(gate)).map(|(id, _)| *id);
         let changed: Vec<LinkId> = changed.collect();
         drop(links);
@@ -206,8 +207,8 @@ impl PortEntry {
         let _span =
             span!(DEBUG, "connect", wire = %self.endpoint, peer = %info.peer.node, address = %info.address).entered();
         let this: Arc<dyn Host> = self.clone();
-        let answers = lock(&self.answers);
-        let mut links = lock(&self.links);
+        let answers = self.answers.lock();
+        let mut links = self.links.lock();
         // Under the lock: rules that are replaced from now on find the link.
         let rights = self.node().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
         let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session, rights);
@@ -226,10 +227,10 @@ impl PortEntry {
     // Called by publishers.
 
     pub(crate) fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
-        lock(&self.answers).announcing += 1;
+        self.answers.lock().announcing += 1;
         let announced = self.port().announce(announcement, start);
         let (channel, early) = {
-            let mut answers = lock(&self.answers);
+            let mut answers = self.answers.lock();
             let channel = match announced {
                 Ok(channel) => channel,
                 Err(error) => {
@@ -244,7 +245,7 @@ impl PortEntry {
             let announcement = Arc::new(announcement.clone());
             known.offered = Some((start, announcement.clone()));
             let early = std::mem::take(&mut known.early);
-            lock(&self.links).values().for_each(|link| link.announce(channel, start, &announcement));
+            self.links.lock().values().for_each(|link| link.announce(channel, start, &announcement));
             self.end_announcing(&mut answers);
             (channel, early)
         };
@@ -259,18 +260,18 @@ impl PortEntry {
     /// name them.
     fn end_announcing(&self, answers: &mut AllAnswers) {
         if answers.announced() {
-            lock(&self.links).values().for_each(|link| link.forget_unannounced());
+            self.links.lock().values().for_each(|link| link.forget_unannounced());
         }
     }
 
     /// The requests for key frames on a channel of this node.
     pub(crate) fn key_requests(&self, channel: ChannelId) -> Requests {
-        lock(&self.answers).by_channel.get(&channel).map(|known| known.requests.clone()).unwrap_or_default()
+        self.answers.lock().by_channel.get(&channel).map(|known| known.requests.clone()).unwrap_or_default()
     }
 
     /// The channel brings this history. Serves requests that came before.
     pub(crate) fn serve_history(&self, channel: ChannelId, history: Weak<dyn Replay>) {
-        let known = lock(&self.answers).by_channel.get_mut(&channel).map(|known| known.history = Some(history.clone()));
+        let known = self.answers.lock().by_channel.get_mut(&channel).map(|known| known.history = Some(history.clone()));
         if let (Some(()), Some(history)) = (known, history.upgrade()) {
             history.request();
         }
@@ -278,32 +279,32 @@ impl PortEntry {
 
     /// Tells of later answers to a channel of this node.
     pub(crate) fn watch_answers(&self, channel: ChannelId, watcher: Weak<dyn Watcher>) {
-        if let Some(known) = lock(&self.answers).by_channel.get_mut(&channel) {
+        if let Some(known) = self.answers.lock().by_channel.get_mut(&channel) {
             known.watcher = Some(watcher);
         }
     }
 
     /// Why the peer on a link does not take a channel of this node at all. `None` if it may.
     pub(crate) fn refusal(&self, channel: ChannelId, link: LinkId) -> Option<String> {
-        let answers = lock(&self.answers);
+        let answers = self.answers.lock();
         let (_, answer) = answers.by_channel.get(&channel)?.by_link.get(&link)?;
         answer.reason().filter(|_| !answer.accepts()).map(String::from)
     }
 
     /// Whether the peer on a link has said that it takes a channel of this node.
     pub(crate) fn is_taken(&self, channel: ChannelId, link: LinkId) -> bool {
-        let answers = lock(&self.answers);
+        let answers = self.answers.lock();
         let answer = answers.by_channel.get(&channel).and_then(|known| known.by_link.get(&link));
         answer.is_some_and(|(_, answer)| answer.accepts())
     }
 
     /// The number of peers that refuse a channel of this node.
     pub(crate) fn refusing(&self, channel: ChannelId) -> Refusing {
-        lock(&self.answers).by_channel.get(&channel).map(|known| known.refusing.clone()).unwrap_or_default()
+        self.answers.lock().by_channel.get(&channel).map(|known| known.refusing.clone()).unwrap_or_default()
     }
 
     pub(crate) fn status(&self, channel: ChannelId) -> PublisherStatus {
-        let answers = lock(&self.answers);
+        let answers = self.answers.lock();
         let Some(known) = answers.by_channel.get(&channel) else { return PublisherStatus::default() };
         PublisherStatus {
             accepting: known.by_link.values().filter(|(_, answer)| answer.accepts()).count(),
@@ -321,9 +322,9 @@ impl PortEntry {
 
     pub(crate) fn retire(&self, channel: ChannelId) {
         self.port().retire(channel);
-        let mut answers = lock(&self.answers);
+        let mut answers = self.answers.lock();
         answers.by_channel.remove(&channel);
-        lock(&self.links).values().for_each(|link| link.retire(channel));
+        self.links.lock().values().for_each(|link| link.retire(channel));
         drop(answers);
         self.changed();
     }
@@ -375,7 +376,7 @@ impl PortEntry {
 
     /// The nodes that accept a channel, with the number of their subscribers.
     pub(crate) fn accepting(&self, channel: ChannelId) -> BTreeMap<Id128, usize> {
-        let answers = lock(&self.answers);
+        let answers = self.answers.lock();
         let all = answers.by_channel.get(&channel).into_iter().flat_map(|known| known.by_link.values());
         let accepts = all.filter(|(_, answer)| answer.accepts());
         accepts.map(|(node, answer)| (*node, answer.subscribers() as usize)).collect()
@@ -383,7 +384,7 @@ impl PortEntry {
 
     /// The announcement of a channel of this node, and where it begins.
     pub(crate) fn announced(&self, channel: ChannelId) -> Option<Arc<Announcement>> {
-        let answers = lock(&self.answers);
+        let answers = self.answers.lock();
         answers.by_channel.get(&channel)?.offered.as_ref().map(|(_, announcement)| announcement.clone())
     }
 
@@ -395,7 +396,7 @@ impl PortEntry {
     }
 
     pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
-        lock(&self.routes).add(route.clone());
+        self.routes.lock().add(route.clone());
         self.reconsider(&*route);
         match is_builtin(route.topic()) {
             true => self.ask(),
@@ -423,7 +424,7 @@ impl PortEntry {
     }
 
     pub(crate) fn remove_route(&self, route: &Arc<dyn Route>) {
-        lock(&self.routes).remove(route);
+        self.routes.lock().remove(route);
         self.reconsider(&**route);
         if !is_builtin(route.topic()) {
             self.port().unsubscribe(route.topic());
@@ -433,24 +434,24 @@ impl PortEntry {
 
     /// The announcements of the peers.
     pub(crate) fn sources(&self) -> Vec<Source> {
-        let links = lock(&self.links);
+        let links = self.links.lock();
         links.iter().filter(|(id, _)| **id != self.own).flat_map(|(_, link)| link.sources()).collect()
     }
 
     /// Adds the writers that a subscriber here reads, and those that it cannot read.
     pub(crate) fn add_matches(&self, route: &Arc<dyn Route>, matches: &mut Matches) {
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        let links: Vec<_> = self.links.lock().values().cloned().collect();
         links.iter().for_each(|link| link.add_matches(route, matches));
     }
 
     /// Has the subscribers decide anew on the channels of a topic.
     pub(crate) fn reconsider_topic(&self, topic: &str) {
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        let links: Vec<_> = self.links.lock().values().cloned().collect();
         links.iter().for_each(|link| link.reconsider(Topics::One(topic)));
     }
 
     fn reconsider(&self, route: &dyn Route) {
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        let links: Vec<_> = self.links.lock().values().cloned().collect();
         let wants = |topic: &str| route.wants(topic);
         let topics = if is_pattern(route.topic()) { Topics::All(&wants) } else { Topics::One(route.topic()) };
         links.iter().for_each(|link| link.reconsider(topics));
@@ -483,7 +484,7 @@ impl Host for PortEntry {
 
     fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>> {
         // Without the lock: routes of patterns may make one for the topic.
-        let routes = lock(&self.routes).near(topic);
+        let routes = self.routes.lock().near(topic);
         routes.iter().filter_map(|route| route.of_topic(topic)).collect()
     }
 
@@ -523,8 +524,8 @@ impl Host for PortEntry {
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool {
         let Matched { channel, answer, key_requested, incompatible } = matched;
         let (refused, history, watcher, is_about_us) = {
-            let mut answers = lock(&self.answers);
-            if !lock(&self.links).contains_key(&link.id) {
+            let mut answers = self.answers.lock();
+            if !self.links.lock().contains_key(&link.id) {
                 return true;
             }
             let Some(known) = answers.of(channel) else { return false };
@@ -567,7 +568,7 @@ impl Host for PortEntry {
     }
 
     fn document_arrived(&self, document: Id128) {
-        let links: Vec<_> = lock(&self.links).values().cloned().collect();
+        let links: Vec<_> = self.links.lock().values().cloned().collect();
         links.iter().for_each(|link| link.document_arrived(document));
     }
 
@@ -583,8 +584,8 @@ impl Host for PortEntry {
     }
 
     fn link_down(&self, link: &LinkInfo) {
-        lock(&self.links).remove(&link.id);
-        for answers in lock(&self.answers).by_channel.values_mut() {
+        self.links.lock().remove(&link.id);
+        for answers in self.answers.lock().by_channel.values_mut() {
             answers.by_link.remove(&link.id);
             answers.count_refusing();
         }
@@ -644,8 +645,4 @@ impl Sink for PortSink {
             node.tell(&NodeEvent::Engine { endpoint: entry.endpoint.clone(), event });
         }
     }
-}
-
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,13 +2,12 @@
 //! topics, there is no thread, and a change costs one load.
 
 use std::{
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Starts the thread. `None` if the system has none.
 type Start = Box<dyn Fn() -> Option<JoinHandle<()>> + Send + Sync>;
@@ -69,19 +68,14 @@ impl Signal {
     /// Waits for news until `until`, for ever without it. If there is news, waits `more` for what
     /// follows.
     pub(super) fn wait(&self, until: Option<Instant>, more: Duration) -> News {
-        let state = self.lock();
+        let mut state = self.lock();
         let left = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(Instant::now()));
-        let nothing = |state: &mut State| state.news == News::default();
-        let waited = self.came.wait_timeout_while(state, left, nothing).unwrap_or_else(PoisonError::into_inner).0;
-        let waited = if waited.news == News::default() { waited } else { self.pause(waited, more) };
-        let mut state = waited;
+        self.came.wait_while_for(&mut state, |state| state.news == News::default(), left);
+        if state.news != News::default() {
+            self.came.wait_while_for(&mut state, |state| !state.news.stop, more);
+        }
         let stop = state.news.stop;
         std::mem::replace(&mut state.news, News { stop, ..News::default() })
-    }
-
-    fn pause<'a>(&self, state: MutexGuard<'a, State>, pause: Duration) -> MutexGuard<'a, State> {
-        let waited = self.came.wait_timeout_while(state, pause, |state| !state.news.stop);
-        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Tells the thread to end.
@@ -101,6 +95,6 @@ impl Signal {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

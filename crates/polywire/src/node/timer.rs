@@ -2,10 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread::{self, JoinHandle},
     time::Duration,
 };
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock;
 
@@ -47,7 +49,7 @@ impl Timer {
             state.waits.insert(key, who);
         }
         self.shared.changed.notify_one();
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if thread.is_none() {
             let shared = self.shared.clone();
             // Without the thread there is no time-out; the writer's answer still ends the wait.
@@ -60,7 +62,7 @@ impl Drop for Timer {
     fn drop(&mut self) {
         self.shared.lock().stop = true;
         self.shared.changed.notify_one();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             // It does nothing that could panic.
             let _ = thread.join();
@@ -84,11 +86,11 @@ impl Shared {
             }
             let next = state.waits.keys().next().map(|(at, _)| *at);
             let time = next.map_or(Duration::from_secs(3600), |at| at - now);
-            state = self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, time);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Deadlines> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

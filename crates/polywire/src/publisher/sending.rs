@@ -4,10 +4,11 @@
 use std::{
     num::NonZeroU64,
     slice,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     codec::{
         Codec as _,
@@ -372,7 +373,7 @@ impl<C: Coding> Core<C> {
 
     /// The present channels. Does not wait for a publication.
     fn present(&self) -> Vec<(Arc<PortEntry>, ChannelId)> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.channels.lock().clone()
     }
 
     /// Tells of later answers to the present channels.
@@ -561,7 +562,7 @@ impl<C: Coding> Core<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Sending<C>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -575,12 +576,8 @@ impl<C: Coding> Reload for Core<C> {
 /// Looks whether the publisher can leave its former endpoints.
 impl<C: Coding> Wake for Core<C> {
     fn wake(&self) {
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // A publication may block.
-            Err(TryLockError::WouldBlock) => return self.look_soon(),
-        };
+        // A publication may block.
+        let Some(mut state) = self.state.try_lock() else { return self.look_soon() };
         let Some(until) = state.moving.filter(|_| !state.closed) else { return };
         let left = state.leave(Instant::now() >= until);
         if state.moving.is_some() {
@@ -677,7 +674,7 @@ impl<C: Coding> Sending<C> {
     fn changed(&mut self) {
         self.groups.retain(|group| !group.outs.is_empty());
         self.entries = self.outs().map(|out| out.entry.clone()).collect();
-        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = self.channels();
+        *self.published.lock() = self.channels();
         if let Some(pulse) = &self.pulse {
             let channels = self.outs().filter_map(|out| Some((Arc::downgrade(&out.entry), out.pulse?)));
             pulse.set_channels(channels.collect());

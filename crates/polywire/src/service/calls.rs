@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::{Context, Poll},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     envelope::{Envelope, Id128, Kind},
     rpc::{ReplyHeader, RequestHeader, SampleIdentity},
@@ -262,7 +263,7 @@ impl<V: Send + 'static> Calls<V> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<V>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Ends all calls, and those to come.

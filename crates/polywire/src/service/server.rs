@@ -6,7 +6,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     envelope::{Envelope, Id128, Kind},
     qos::Qos,
@@ -399,7 +400,7 @@ impl<V, R: Coding> Serving<V, R> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<V>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,9 +1,8 @@
 //! A callback that runs on the threads that read links.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Info;
 use crate::queue::Weighed;
@@ -42,7 +41,7 @@ impl<V> Inline<V> {
     /// Lets nobody else call back until the calls end.
     #[inline]
     pub(super) fn calls(&self) -> Calls<'_, V> {
-        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = self.parts.lock();
         self.running_on.store(here(), Ordering::Relaxed);
         Calls { inline: self, parts }
     }
@@ -70,7 +69,7 @@ impl<V> Inline<V> {
         let here = self.running_on.load(Ordering::Relaxed) == here();
         if !here {
             // Taking the lock waits for a call that runs on another thread.
-            drop(self.parts.lock().unwrap_or_else(PoisonError::into_inner).take());
+            drop(self.parts.lock().take());
         }
     }
 }

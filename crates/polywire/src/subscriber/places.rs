@@ -2,10 +2,11 @@
 //! has moved.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
     thread,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::topic::Pattern;
 
 use crate::{
@@ -145,7 +146,7 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -4,12 +4,13 @@ use std::{
     any::TypeId,
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     directory::SubscriberData,
     envelope::{Announcement, Id128, Kind},
@@ -143,7 +144,7 @@ impl Counts {
     }
 
     pub(super) fn mismatches(&self) -> MutexGuard<'_, Recent<Mismatch>> {
-        self.mismatches.lock().unwrap_or_else(PoisonError::into_inner)
+        self.mismatches.lock()
     }
 }
 
@@ -211,7 +212,7 @@ impl<C: Coding> RouteOf<C> {
     /// The part of a pattern for one topic: its writers, deadlines and instances are its own; queue
     /// and counts are those of the whole.
     fn part(&self, topic: &str) -> Option<Arc<Self>> {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.parts.lock();
         if let Some(part) = parts.get(topic).and_then(Weak::upgrade) {
             return Some(part);
         }
@@ -402,7 +403,7 @@ impl<C: Coding> RouteOf<C> {
 
     /// The writers with leases. Taken before other locks.
     fn alive(&self) -> MutexGuard<'_, Alive> {
-        self.alive.lock().unwrap_or_else(PoisonError::into_inner)
+        self.alive.lock()
     }
 
     /// A channel of a writer with a lease opens, which is a sign of life. If it is told whether the

@@ -1,12 +1,9 @@
 //! The quality of service of one subscriber: which samples it takes, in which order, and which
 //! deadlines its writers miss.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::{
     codec::cdr::CDR,
     envelope::{Envelope, Id128},
@@ -181,15 +178,17 @@ impl<V> Rules<V> {
 
     /// The gates, as soon as other threads have handed on enough.
     pub(super) fn gates_unless(&self, is_busy: impl Fn(&Gates<Held<V>>) -> bool) -> MutexGuard<'_, Gates<Held<V>>> {
-        self.handed.wait_while(self.gates(), |gates| is_busy(gates)).unwrap_or_else(PoisonError::into_inner)
+        let mut gates = self.gates();
+        self.handed.wait_while(&mut gates, |gates| is_busy(gates));
+        gates
     }
 
     pub(super) fn gates(&self) -> MutexGuard<'_, Gates<Held<V>>> {
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gates.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<V>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

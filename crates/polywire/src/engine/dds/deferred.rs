@@ -5,17 +5,18 @@ use std::{
     collections::VecDeque,
     io,
     sync::{
-        Arc, Condvar, Mutex,
+        Arc,
         mpsc::{self, RecvTimeoutError},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex};
 use polywire_dds::{Error, Reader, Sample, Writer};
 
 use super::{
-    super::{Event, Overflow, pipe::lock},
+    super::{Event, Overflow},
     hands,
     peer::{Link, Peer, ReadEnd},
     state::{Channel, Shared},
@@ -54,7 +55,7 @@ impl Deferred {
 
     /// Adds a task. Nothing is done after [`Deferred::end`].
     pub(super) fn add(&self, task: Task) {
-        if let Some(sender) = &*lock(&self.0) {
+        if let Some(sender) = &*self.0.lock() {
             // An error means that the thread has panicked.
             let _ = sender.send(task);
         }
@@ -62,11 +63,11 @@ impl Deferred {
 
     /// Ends the thread once it has done everything. What still has no room is not written.
     pub(super) fn end(&self) {
-        lock(&self.0).take();
+        self.0.lock().take();
     }
 
     fn is_ending(&self) -> bool {
-        lock(&self.0).is_none()
+        self.0.lock().is_none()
     }
 }
 
@@ -108,12 +109,12 @@ struct Waiting {
 
 impl Late {
     fn is_empty(&self) -> bool {
-        lock(&self.waiting).samples.is_empty()
+        self.waiting.lock().samples.is_empty()
     }
 
     /// Adds a sample. Returns it if there are `most` bytes.
     fn push(&self, sample: Sample, most: usize) -> Result<(), Sample> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if waiting.bytes >= most {
             return Err(sample);
         }
@@ -123,11 +124,11 @@ impl Late {
     }
 
     fn first(&self) -> Option<Sample> {
-        lock(&self.waiting).samples.front().cloned()
+        self.waiting.lock().samples.front().cloned()
     }
 
     fn done(&self) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let done = waiting.samples.pop_front();
         waiting.bytes -= done.map_or(0, |sample| sample.bytes.sample().len());
         if waiting.samples.is_empty() {
@@ -138,8 +139,7 @@ impl Late {
     /// Waits until there is nothing. False if the time is up before.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         let is_busy = |waiting: &mut Waiting| !waiting.samples.is_empty();
-        let waited = self.empty.wait_timeout_while(lock(&self.waiting), at_most, is_busy);
-        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.samples.is_empty()
+        !self.empty.wait_while_for(&mut self.waiting.lock(), is_busy, at_most).timed_out()
     }
 }
 
@@ -207,7 +207,7 @@ impl Shared {
     pub(super) fn dropped(&self, channel: &Channel, to: &[Arc<Link>]) {
         to.iter().for_each(|link| link.count_drop());
         let count = {
-            let mut sending = lock(&channel.sending);
+            let mut sending = channel.sending.lock();
             sending.dropped += 1;
             if sending.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
                 return;

@@ -14,7 +14,7 @@ use polywire_core::{
 use polywire_dds::{Bytes, Error, Guid, Kind, Qos, Reader, Sample, Writer};
 
 use super::{
-    super::{late, pipe::lock},
+    super::late,
     inbox::{Item, Receiver},
     service::{tagged, untagged},
     state::Shared,
@@ -65,7 +65,7 @@ impl Descriptions {
 /// A type that this node publishes.
 fn published(shared: &Shared, query: &TypeQuery) -> Option<Schema> {
     let schemas: Vec<_> = {
-        let state = lock(&shared.state);
+        let state = shared.state.lock();
         let is_it = |type_name: &str| TypeName::of_dds(type_name).is_some_and(|of| of.to_string() == query.type_name);
         let channels = state.channels.values().filter(|channel| is_it(&channel.type_name));
         channels.map(|channel| channel.announcement.schema).collect()

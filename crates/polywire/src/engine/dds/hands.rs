@@ -10,12 +10,13 @@ use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::Poll,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope},
     frame::{DatagramDecoder, Limits},
@@ -119,7 +120,7 @@ impl Inlet {
     /// The turn to hand over, for the port's thread. It takes items out of the inbox in its turn
     /// alone, so that the order is kept.
     pub(super) fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hands.lock()
     }
 
     /// Whether a thread of Cyclone calls back, or waits for room in the inbox: then it takes no
@@ -141,10 +142,9 @@ impl Inlet {
     /// The turn to hand over, for a thread of Cyclone, while nothing is in the inbox.
     fn turn(&self) -> Option<MutexGuard<'_, Hands>> {
         let turn = inline::shortly(|| match self.hands.try_lock() {
-            Ok(hands) => Poll::Ready(Some(hands)),
-            Err(TryLockError::Poisoned(hands)) => Poll::Ready(Some(hands.into_inner())),
-            Err(TryLockError::WouldBlock) if self.inbox.is_empty() => Poll::Pending,
-            Err(TryLockError::WouldBlock) => Poll::Ready(None),
+            Some(hands) => Poll::Ready(Some(hands)),
+            None if self.inbox.is_empty() => Poll::Pending,
+            None => Poll::Ready(None),
         });
         turn.flatten().filter(|_| self.inbox.is_empty())
     }

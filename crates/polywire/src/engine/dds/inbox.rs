@@ -3,12 +3,13 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Condvar, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Condvar, Mutex};
 use polywire_core::{
     envelope::{ChannelId, Id128},
     frame::Answer,
@@ -16,10 +17,7 @@ use polywire_core::{
 };
 use polywire_dds::{Discovery, Guid, Receive, Sample};
 
-use super::{
-    super::{LinkId, pipe::lock},
-    peer::EndId,
-};
+use super::{super::LinkId, peer::EndId};
 
 /// Something to do.
 #[derive(Debug)]
@@ -81,7 +79,7 @@ impl Inbox {
     /// Adds something. False if it is a sample for which there is no room.
     pub(super) fn push(&self, item: Item) -> bool {
         let size = size(&item);
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if waiting.closed {
             return true;
         }
@@ -104,14 +102,14 @@ impl Inbox {
     /// Waits until there is an item, but at most so long. False once the inbox is closed.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         let idle = |waiting: &mut Waiting| waiting.items.is_empty() && !waiting.closed;
-        let waited = self.changed.wait_timeout_while(lock(&self.waiting), at_most, idle);
-        let (waiting, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
+        self.changed.wait_while_for(&mut waiting, idle, at_most);
         !waiting.closed
     }
 
     /// Takes the next item.
     pub(super) fn pop(&self) -> Option<Item> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let item = waiting.items.pop_front()?;
         self.is_empty.store(waiting.items.is_empty(), Ordering::Release);
         waiting.bytes -= size(&item);
@@ -121,7 +119,7 @@ impl Inbox {
 
     /// Whether the thread that receives waits for room: then no acknowledgments are taken.
     pub(super) fn is_full(&self) -> bool {
-        lock(&self.waiting).is_full
+        self.waiting.lock().is_full
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -129,7 +127,7 @@ impl Inbox {
     }
 
     pub(super) fn close(&self) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         waiting.closed = true;
         let items = std::mem::take(&mut waiting.items);
         self.is_empty.store(true, Ordering::Release);

@@ -8,10 +8,11 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
     qos::{Durability, Offer},
@@ -19,7 +20,7 @@ use polywire_core::{
 };
 use polywire_dds::{Guid, Receive, Sample};
 
-use super::{super::pipe::lock, peer::ReadEnd};
+use super::peer::ReadEnd;
 
 /// A writer has nothing more if nothing came for so long.
 const QUIET: Duration = Duration::from_millis(500);
@@ -66,7 +67,7 @@ impl Receive for Taker {
     /// Without room, the oldest ones go, as in a history that is not as deep.
     fn receive(&self, writer: Guid, sample: Sample) -> bool {
         if writer == self.writer {
-            let mut taken = lock(&self.taken);
+            let mut taken = self.taken.lock();
             taken.bytes += sample.bytes.sample().len();
             taken.samples.push_back(sample);
             while taken.bytes > self.most_bytes
@@ -105,7 +106,7 @@ impl Replay {
 
     /// Whether everything has come.
     pub(super) fn is_complete(&self, now: Instant) -> bool {
-        let taken = lock(&self.taker.taken);
+        let taken = self.taker.taken.lock();
         let last = taken.samples.back().and_then(|last| last.sequence);
         let has_latest = self.until > 0 && last.is_some_and(|last| last >= self.until);
         let quiet = if taken.samples.is_empty() { PATIENCE } else { QUIET };
@@ -114,7 +115,7 @@ impl Replay {
 
     /// The samples up to this number, with their numbers. Later ones have not come to others yet.
     pub(super) fn samples(&self, last: u64) -> Vec<(u64, Sample)> {
-        let samples = std::mem::take(&mut lock(&self.taker.taken).samples);
+        let samples = std::mem::take(&mut self.taker.taken.lock().samples);
         let numbered = samples.into_iter().filter_map(|sample| Some((sample.sequence?, sample)));
         numbered.filter(|(number, _)| *number <= last).collect()
     }

@@ -4,12 +4,13 @@ use std::{
     collections::{BTreeMap, VecDeque},
     str::SplitAsciiWhitespace,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, DatagramEncoder, Frame, Hello, Start},
@@ -18,7 +19,7 @@ use polywire_core::{
 use polywire_dds::{Guid, Kind, Participant, Qos, Reader, Sample, Writer};
 
 use super::{
-    super::{LinkInfo, LinkSink, LinkStats, pipe::lock},
+    super::{LinkInfo, LinkSink, LinkStats},
     form::{Form, OCTETS, Place, octets},
     hands,
     inbox::{Inbox, Item, Receiver},
@@ -349,7 +350,7 @@ impl Silent {
     /// there.
     pub(super) fn note(&self, reader: &Reader, writer: u64, is_alive: Option<bool>) -> Option<Guid> {
         let name = is_alive.and_then(|_| reader.name_of(writer));
-        let mut silent = lock(&self.0);
+        let mut silent = self.0.lock();
         match name.filter(|_| is_alive == Some(false)) {
             Some(name) => silent.insert(writer, name),
             None => silent.remove(&writer),
@@ -358,7 +359,7 @@ impl Silent {
     }
 
     pub(super) fn has(&self, writer: Guid) -> bool {
-        lock(&self.0).values().any(|silent| *silent == writer)
+        self.0.lock().values().any(|silent| *silent == writer)
     }
 }
 

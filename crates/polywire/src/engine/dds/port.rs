@@ -3,13 +3,14 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     directory::NodeData,
     envelope::{Announcement, ChannelId, Envelope, Id128},
@@ -19,10 +20,7 @@ use polywire_core::{
 use polywire_dds::{Change, Qos, Reader, Watch};
 
 use super::{
-    super::{
-        Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, foreign::Need, late,
-        pipe::lock,
-    },
+    super::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, foreign::Need, late},
     address::Address,
     deferred::{self, Deferred, Late, Task},
     form::{Form, system},
@@ -174,7 +172,7 @@ impl DdsPort {
         if self.shared.us.has_expired() {
             return Err(system(polywire_dds::Error::Expired));
         }
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         match state.channels.get(&channel) {
             _ if state.closed => Err(EngineError::Closed),
             None if channel.0 > state.last_channel => Err(EngineError::Channel(channel)),
@@ -183,7 +181,7 @@ impl DdsPort {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut State, &Shared) -> T) -> T {
-        let done = change(&mut lock(&self.shared.state), &self.shared);
+        let done = change(&mut self.shared.state.lock(), &self.shared);
         self.shared.inbox.tell(Item::Ring);
         done
     }
@@ -198,7 +196,7 @@ impl DdsPort {
     }
 
     fn channels(&self) -> Vec<Arc<Channel>> {
-        lock(&self.shared.state).channels.values().cloned().collect()
+        self.shared.state.lock().channels.values().cloned().collect()
     }
 }
 
@@ -244,13 +242,13 @@ impl Port for DdsPort {
     fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
         let Some(channel) = self.find(envelope.channel)? else { return Ok(Sent::default()) };
         if let Some(publisher) = channel.asserts {
-            let asserted = lock(&self.shared.state).channels_of(publisher);
+            let asserted = self.shared.state.lock().channels_of(publisher);
             asserted.iter().try_for_each(|channel| channel.writer.assert_liveliness()).map_err(system)?;
         }
         let mut sent = Sent::default();
         let mut to = Vec::new();
         {
-            let mut sending = lock(&channel.sending);
+            let mut sending = channel.sending.lock();
             sending.last = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
             for (link, interest) in sending.interest.values() {
                 match interest {
@@ -287,7 +285,7 @@ impl Port for DdsPort {
     fn retire(&self, channel: ChannelId) {
         let retired = self.with(|state, shared| {
             let retired = state.channels.remove(&channel)?;
-            let start = lock(&retired.sending).last;
+            let start = retired.sending.lock().last;
             let letter = shared.pen.letter(&[Frame::Position { channel, start, lost: 0 }, Frame::Retire { channel }]);
             let nodes: Vec<_> = state
                 .peers
@@ -316,7 +314,7 @@ impl Port for DdsPort {
 
     fn learn(&self, link: LinkId, channel: ChannelId) -> bool {
         let Shared { state, options, inbox, .. } = &*self.shared;
-        let need = lock(state).need_type(link, channel, options.limits.pending_documents, Instant::now());
+        let need = state.lock().need_type(link, channel, options.limits.pending_documents, Instant::now());
         let Some((guid, hash, need)) = need else { return false };
         if need != Need::Asked {
             inbox.tell(Item::TypeNeeded(guid, channel, hash));
@@ -337,7 +335,7 @@ impl Port for DdsPort {
     }
 
     fn links(&self) -> Vec<LinkStats> {
-        lock(&self.shared.state).peers.values().filter_map(|peer| peer.link.as_ref()).map(|link| link.stats()).collect()
+        self.shared.state.lock().peers.values().filter_map(|peer| peer.link.as_ref()).map(|link| link.stats()).collect()
     }
 
     fn foreign_readers(&self) -> Vec<NodeData> {
@@ -345,7 +343,7 @@ impl Port for DdsPort {
     }
 
     fn close(&self) {
-        let Some(running) = lock(&self.running).take() else { return };
+        let Some(running) = self.running.lock().take() else { return };
         let port = DdsPort { shared: self.shared.clone(), running: Mutex::default() };
         match hands::is_delivering() {
             // What is deleted waits for this thread.
@@ -360,7 +358,7 @@ impl DdsPort {
         let deadline = Instant::now() + self.shared.options.linger;
         self.flush(deadline);
         let (channels, mut peers) = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             state.closed = true;
             (std::mem::take(&mut state.channels), std::mem::take(&mut state.peers))
         };

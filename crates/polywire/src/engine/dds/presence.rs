@@ -10,7 +10,6 @@ use polywire_core::ros::{
 use polywire_dds::{Bytes, Durability, Error, Guid, Kind, Qos, Reader, Sample, Writer};
 
 use super::{
-    super::pipe::lock,
     describe::Descriptions,
     form::{Form, OCTETS},
     inbox::{Item, Receiver},
@@ -59,7 +58,7 @@ impl Presence {
     /// Tells others what this node writes and reads now, if it has changed.
     pub(super) fn tell(&mut self, shared: &Shared) {
         let (mut writers, ends) = {
-            let state = lock(&shared.state);
+            let state = shared.state.lock();
             let native = state.channels.values().filter(|channel| matches!(channel.form, Form::Native { .. }));
             let writers: Vec<[u8; 16]> = native.map(|channel| channel.writer.guid().0).collect();
             (writers, state.read_ends().collect::<Vec<Arc<ReadEnd>>>())

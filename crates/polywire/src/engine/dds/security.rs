@@ -6,7 +6,7 @@ use std::io;
 use polywire_dds::{Guid, Participant, Qos};
 
 use super::{
-    super::{Disconnect, EngineError, EngineOptions, pipe::lock, rejections::Rejections},
+    super::{Disconnect, EngineError, EngineOptions, rejections::Rejections},
     address::Address,
     state::Shared,
 };
@@ -92,7 +92,7 @@ impl Unreached {
         let is_late = |(guid, peer): (&Guid, &mut super::peer::Peer)| {
             peer.node.as_mut()?.is_late(shared.options.hello_timeout).then_some(*guid)
         };
-        let late: Vec<Guid> = lock(&shared.state).peers.iter_mut().filter_map(is_late).collect();
+        let late: Vec<Guid> = shared.state.lock().peers.iter_mut().filter_map(is_late).collect();
         let reason = match shared.is_secure {
             true => {
                 "it does not prove that it is of this fleet: both need 'security=on' and files of the same authority"

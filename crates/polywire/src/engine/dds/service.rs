@@ -7,9 +7,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{Announcement, Envelope, Id128, Kind},
     rpc::{self, RemoteCode, RemoteError, ReplyHeader, RequestHeader, Role, SampleIdentity},
@@ -17,7 +18,7 @@ use polywire_core::{
 };
 
 use super::{
-    super::{Aligned, pipe::lock},
+    super::Aligned,
     form::Form,
     hands::Way,
     rpc::{Header, Wrapper},
@@ -86,7 +87,7 @@ impl Call {
     ) -> Option<Vec<u8>> {
         let (name, error) = match self.role() {
             Role::Request => (has_place(envelope).then(|| self.own(channel, envelope.sequence))?, None),
-            Role::Reply => lock(pending).answer(envelope)?,
+            Role::Reply => pending.lock().answer(envelope)?,
         };
         match (self, name) {
             (Call::Tagged(_), Name::Tag(tag)) if error.is_none() => {
@@ -133,7 +134,7 @@ impl Call {
         match self.role() {
             Role::Request => {
                 let request = SampleIdentity { writer: announcement.writer, sequence: envelope.sequence };
-                lock(&shared.pending).note(request, name);
+                shared.pending.lock().note(request, name);
                 link.sink.message(&Envelope { kind: Kind::Request, ..*envelope }, aligned.place(&value));
             }
             Role::Reply => {
@@ -142,7 +143,7 @@ impl Call {
                     Some(SampleIdentity { writer: channel.announcement.writer, sequence })
                 };
                 // Others have clients, too.
-                let Some(request) = lock(&shared.state).channels.values().find_map(request_of) else { return };
+                let Some(request) = shared.state.lock().channels.values().find_map(request_of) else { return };
                 let header = ReplyHeader { request, error }.to_extensions();
                 let envelope = Envelope { kind: Kind::Reply, extensions: header.as_extensions(), ..*envelope };
                 link.sink.message(&envelope, aligned.place(&value));

@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, DatagramEncoder, Frame, Hello, Start},
@@ -21,7 +22,6 @@ use super::{
     super::{
         EngineOptions, LinkId, Sink,
         foreign::{Need, Types},
-        pipe::lock,
     },
     deferred::{Deferred, Late},
     form::{Form, OCTETS, Place},
@@ -110,7 +110,7 @@ pub(super) struct Sending {
 impl Channel {
     /// Asks a peer whether it wants the channel. Returns the place from which it may have messages.
     pub(super) fn ask(&self, link: &Arc<Link>) -> Start {
-        let mut sending = lock(&self.sending);
+        let mut sending = self.sending.lock();
         let last = sending.last;
         sending.interest.insert(link.info.id, (link.clone(), Interest::Asked(last)));
         last
@@ -118,7 +118,7 @@ impl Channel {
 
     /// The links that get its messages.
     pub(super) fn takers(&self) -> Vec<Arc<Link>> {
-        let sending = lock(&self.sending);
+        let sending = self.sending.lock();
         let wants = |interest: &Interest| !matches!(interest, Interest::Unwanted);
         sending.interest.values().filter(|(_, interest)| wants(interest)).map(|(link, _)| link.clone()).collect()
     }

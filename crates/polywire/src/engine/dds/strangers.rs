@@ -17,7 +17,7 @@ use polywire_core::{
 use polywire_dds::{Endpoint, Guid, Representation, TypeInformation};
 
 use super::{
-    super::{late, pipe::lock},
+    super::late,
     form::OCTETS,
     name::Naming,
     peer::address,
@@ -45,7 +45,7 @@ struct Writer {
 /// Participants that are not nodes and read something.
 pub(super) fn readers(shared: &Shared) -> Vec<NodeData> {
     let (mut strangers, readers, mut writers, channels) = {
-        let state = lock(&shared.state);
+        let state = shared.state.lock();
         let strangers: BTreeMap<Guid, NodeData> = state
             .peers
             .iter()
@@ -115,7 +115,7 @@ impl Writer {
         let offered = policies::qos_of(&policies::of_writer(&channel.announcement.offer, late::KEPT, &shared.options));
         let representation = channel.form.representation();
         let has = Some(channel.writer.readers().into_iter().collect());
-        let denied = &lock(&shared.state).denied;
+        let denied = &shared.state.lock().denied;
         let denied = denied.iter().filter(|(of, _)| *of == channel.id).map(|(_, reader)| *reader).collect();
         Writer { id, type_name, offered, representation, types: None, has, denied }
     }

@@ -24,7 +24,7 @@ use polywire_dds::{Change, Discovery, Endpoint, Guid, Receive, Representation, S
 pub(super) use self::denied::NOT_ALLOWED;
 use self::{denied::Denied, mismatch::Mismatched};
 use super::{
-    super::{Disconnect, Event, LinkId, LinkInfo, Principal, pipe::lock},
+    super::{Disconnect, Event, LinkId, LinkInfo, Principal},
     deferred::Task,
     early::Early,
     form::{OCTETS, Place, datagram},
@@ -183,7 +183,7 @@ impl Worker {
     // Discovery.
 
     fn participant(&mut self, guid: Guid, user_data: &[u8]) {
-        if self.is_ours(guid) || lock(&self.shared.state).peers.contains_key(&guid) {
+        if self.is_ours(guid) || self.shared.state.lock().peers.contains_key(&guid) {
             return;
         }
         let node = introduced(user_data);
@@ -197,7 +197,7 @@ impl Worker {
             Err(error) => return log::warn!("{}: cannot reach {guid}: {error}", shared.endpoint),
         };
         let known = {
-            let mut state = lock(&shared.state);
+            let mut state = shared.state.lock();
             if state.closed || state.peers.len() >= shared.options.peers {
                 let event = Event::Rejected {
                     address: guid.to_string(),
@@ -213,7 +213,7 @@ impl Worker {
             state.writers.values().filter(of).cloned().collect::<Vec<_>>()
         };
         known.into_iter().for_each(|writer| self.writer(writer));
-        let channels: Vec<ChannelId> = lock(&shared.state).channels.keys().copied().collect();
+        let channels: Vec<ChannelId> = shared.state.lock().channels.keys().copied().collect();
         channels.into_iter().for_each(|channel| self.matched(channel));
         self.greeted = None;
     }
@@ -224,7 +224,7 @@ impl Worker {
         }
         let (guid, participant) = (writer.guid, writer.participant);
         let is_node = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             if state.writers.len() >= self.shared.options.limits.channels && !state.writers.contains_key(&guid) {
                 return;
             }
@@ -234,7 +234,7 @@ impl Worker {
         };
         match (is_node, labelled(&writer.qos.user_data)) {
             (true, Some(channel)) => {
-                lock(&self.shared.state).found(&self.shared, participant, channel, &writer);
+                self.shared.state.lock().found(&self.shared, participant, channel, &writer);
                 self.begin_to_read(participant, channel);
             }
             (true, None) => {}
@@ -249,7 +249,7 @@ impl Worker {
         if let Some(presence) = self.presence.as_mut().filter(|_| participant != self.shared.us.guid()) {
             presence.heard(participant, sample, self.shared.options.peers);
         }
-        self.note_names(&mut lock(&self.shared.state), participant);
+        self.note_names(&mut self.shared.state.lock(), participant);
     }
 
     fn note_names(&self, state: &mut State, participant: Guid) {
@@ -296,7 +296,7 @@ impl Worker {
         known.iter().for_each(|known| known.describe(&mut announcement));
         let history = kept::history_of(writer.guid, &announcement);
         let (channel, history) = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let Some(peer) = state.peers.get_mut(&writer.participant) else { return };
             if peer.by_writer.contains_key(&writer.guid) {
                 return;
@@ -318,7 +318,7 @@ impl Worker {
     }
 
     fn reader(&self, reader: Endpoint) {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         if !self.is_ours(reader.guid)
             && reader.topic != LETTERS
             && state.readers.len() < self.shared.options.limits.channels
@@ -335,7 +335,7 @@ impl Worker {
         self.mismatched.forget(guid);
         self.early.take(guid);
         let (link, channel, ended) = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             state.writers.remove(&guid);
             state.readers.remove(&guid);
             if state.peers.contains_key(&guid) {
@@ -358,7 +358,7 @@ impl Worker {
         if let Some(link) = link {
             ended.history.into_iter().for_each(|history| self.forget_history(&link, guid, history));
             link.sink.retired(channel);
-            lock(&self.shared.state).types.ended((guid.participant(), channel));
+            self.shared.state.lock().types.ended((guid.participant(), channel));
         }
     }
 
@@ -373,13 +373,13 @@ impl Worker {
     /// Ends the link to a participant.
     fn lose(&mut self, hands: &mut Hands, guid: Guid, reason: Disconnect) {
         let mut lost = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let lost = state.peers.remove(&guid);
             let channels = lost.iter().flat_map(|peer| peer.incoming.keys());
             channels.for_each(|channel| state.types.ended((guid, *channel)));
             if let Some(link) = lost.as_ref().and_then(|peer| peer.link.as_ref()) {
                 for channel in state.channels.values() {
-                    lock(&channel.sending).interest.remove(&link.info.id);
+                    channel.sending.lock().interest.remove(&link.info.id);
                 }
             }
             lost
@@ -409,7 +409,7 @@ impl Worker {
         }
         self.has_expired = true;
         log::warn!("{}: {EXPIRED}", shared.endpoint);
-        let known: Vec<Guid> = lock(&shared.state).peers.keys().copied().collect();
+        let known: Vec<Guid> = shared.state.lock().peers.keys().copied().collect();
         for guid in known {
             self.lose(&mut shared.inlet.hands(), guid, Disconnect::Untrusted(EXPIRED.into()));
         }
@@ -427,18 +427,18 @@ impl Worker {
     }
 
     fn foreign_link(&self, guid: Guid) -> Option<Arc<Link>> {
-        if let Some(link) = &lock(&self.shared.state).peers.get(&guid)?.link {
+        if let Some(link) = &self.shared.state.lock().peers.get(&guid)?.link {
             return Some(link.clone());
         }
         let link = self.open_link(guid, Hello { node: Id128(guid.0), incarnation: 1 });
-        lock(&self.shared.state).peers.get_mut(&guid)?.link = Some(link.clone());
+        self.shared.state.lock().peers.get_mut(&guid)?.link = Some(link.clone());
         Some(link)
     }
 
     /// The link to a node from which a letter has come. Announces all channels to a new one.
     fn node_link(&self, guid: Guid) -> Option<Arc<Link>> {
         let hello = {
-            let state = lock(&self.shared.state);
+            let state = self.shared.state.lock();
             let peer = state.peers.get(&guid)?;
             if let Some(link) = &peer.link {
                 return Some(link.clone());
@@ -446,7 +446,7 @@ impl Worker {
             peer.node.as_ref()?.hello
         };
         let link = self.open_link(guid, hello);
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         state.peers.get_mut(&guid)?.link = Some(link.clone());
         let channels: Vec<Arc<Channel>> = state.channels.values().cloned().collect();
         for channel in channels {
@@ -460,7 +460,7 @@ impl Worker {
     fn send_letters(&mut self) -> bool {
         let is_due = self.greeted.is_none_or(|greeted| greeted.elapsed() >= AGAIN);
         let (greeted, posted): (Vec<_>, Vec<_>) = {
-            let state = lock(&self.shared.state);
+            let state = self.shared.state.lock();
             let nodes = state.peers.iter().filter_map(|(guid, peer)| Some((*guid, peer.node.as_ref()?)));
             let nodes = nodes.filter(|(_, node)| !node.is_done());
             let nodes = nodes.map(|(guid, node)| (guid, node.is_confirmed, node.mailbox()));
@@ -478,7 +478,7 @@ impl Worker {
         for (guid, _, mailbox) in posted {
             is_done &= self.send_posted(guid, &mailbox);
         }
-        let cut_off = std::mem::take(&mut lock(&self.shared.state).cut_off);
+        let cut_off = std::mem::take(&mut self.shared.state.lock().cut_off);
         let shared = self.shared.clone();
         for guid in cut_off {
             self.lose(&mut shared.inlet.hands(), guid, Disconnect::Unread);
@@ -499,7 +499,7 @@ impl Worker {
     }
 
     fn with_node<T>(&self, guid: Guid, with: impl FnOnce(&mut Correspondent) -> T) -> Option<T> {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         state.peers.get_mut(&guid).and_then(|peer| peer.node.as_mut()).map(with)
     }
 
@@ -542,7 +542,7 @@ impl Worker {
 
     fn announced(&self, guid: Guid, link: &Link, channel: ChannelId, start: Start, announcement: &Announcement) {
         {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let by =
                 |writer: &&Endpoint| writer.participant == guid && labelled(&writer.qos.user_data) == Some(channel);
             let writer = state.writers.values().find(by).cloned();
@@ -560,7 +560,7 @@ impl Worker {
 
     /// The writers of some reader have changed: answers that wait for that may be sent.
     fn reads(&self) {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let waits = |incoming: &Incoming| incoming.reading.as_ref().is_some_and(|reading| reading.answer.is_some());
         let waiting: Vec<(Guid, ChannelId)> = state
             .peers
@@ -579,7 +579,7 @@ impl Worker {
         if let Some(writer) = self.history_of(link, channel) {
             return self.history_answered(hands, writer, channel, answer.accepts());
         }
-        let answered = lock(&self.shared.state).answer(&self.shared, link, channel, answer);
+        let answered = self.shared.state.lock().answer(&self.shared, link, channel, answer);
         match answered {
             Some((guid, Answered::Begins)) => {
                 self.begin_to_read(guid, channel);
@@ -601,7 +601,7 @@ impl Worker {
     fn begin_to_read(&self, guid: Guid, channel: ChannelId) {
         let shared = &*self.shared;
         let found = {
-            let mut state = lock(&shared.state);
+            let mut state = shared.state.lock();
             let incoming = state.incoming(guid, channel);
             let writer = incoming.and_then(|incoming| incoming.reading.as_ref().and(incoming.writer));
             writer.and_then(|writer| state.writers.get(&writer)).cloned()
@@ -613,7 +613,7 @@ impl Worker {
         };
         let is_there = end.reader.writers().contains(&writer.guid);
         let before = {
-            let mut state = lock(&shared.state);
+            let mut state = shared.state.lock();
             let Some(reading) = state.incoming(guid, channel).and_then(|incoming| incoming.reading.as_mut()) else {
                 return;
             };
@@ -635,13 +635,13 @@ impl Worker {
         let fits = |end: &Arc<ReadEnd>| {
             (&end.topic, &end.type_name, end.is_keyed, &end.qos) == (&writer.topic, &writer.type_name, is_keyed, &qos)
         };
-        let there: Vec<Arc<ReadEnd>> = lock(&shared.state).read_ends().collect();
+        let there: Vec<Arc<ReadEnd>> = shared.state.lock().read_ends().collect();
         if let Some(end) = there.into_iter().find(fits) {
             return Ok(end);
         }
         let (inlet, id) = (shared.inlet.clone(), EndId::next());
         let end = self.open_reader(writer, id, Arc::new(Door { inlet, end: id }))?;
-        let mut state = lock(&shared.state);
+        let mut state = shared.state.lock();
         state.read_ends.retain(|end| end.strong_count() > 0);
         state.read_ends.push(Arc::downgrade(&end));
         Ok(end)
@@ -670,7 +670,7 @@ impl Worker {
     /// The messages of a channel begin after this place, or end with it if the channel retires.
     fn position(&mut self, hands: &mut Hands, guid: Guid, link: &Arc<Link>, channel: ChannelId, start: Start) {
         let waiting = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let peer = state.peers.get_mut(&guid);
             let Some(incoming) = peer.and_then(|peer| peer.incoming.get_mut(&channel)) else { return };
             incoming.position = start.sequence;
@@ -689,7 +689,7 @@ impl Worker {
 
     fn retired(&mut self, hands: &mut Hands, guid: Guid, link: &Link, channel: ChannelId) {
         {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let Some(incoming) = state.incoming(guid, channel) else { return };
             incoming.ends_at = Some(incoming.position);
         }
@@ -699,7 +699,7 @@ impl Worker {
     /// Ends a channel if everything has come, or if its writer has gone and `retires`.
     fn end_if_over(&self, hands: &mut Hands, guid: Guid, channel: ChannelId, link: &Link, retires: bool) {
         let over = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let Some(peer) = state.peers.get_mut(&guid) else { return };
             let Some(incoming) = peer.incoming.get(&channel) else { return };
             let last = incoming.writer.and_then(|writer| hands.end(writer));
@@ -748,7 +748,7 @@ impl Worker {
     /// The way of a writer's samples, of which this is the first that is passed on. `None` if
     /// nobody wants it; if it is not known yet where the messages begin, it waits.
     fn way(&self, writer: Guid, sample: &Sample) -> Option<Way> {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         let peer = state.peers.get_mut(&writer.participant())?;
         let channel = *peer.by_writer.get(&writer)?;
         let (is_node, link) = (peer.node.is_some(), peer.link.clone()?);
@@ -795,14 +795,14 @@ impl Worker {
     // What this node writes.
 
     fn channel(&self, channel: ChannelId) -> Option<Arc<Channel>> {
-        lock(&self.shared.state).channels.get(&channel).cloned()
+        self.shared.state.lock().channels.get(&channel).cloned()
     }
 
     /// A node has answered a channel.
     fn answered(&self, guid: Guid, link: &Arc<Link>, id: ChannelId, answer: Answer) {
         let Some(channel) = self.channel(id) else { return };
         let is_new = {
-            let mut sending = lock(&channel.sending);
+            let mut sending = channel.sending.lock();
             let last = sending.last;
             let Some((_, interest)) = sending.interest.get_mut(&link.info.id) else { return };
             let (next, is_new) = match (&*interest, answer.accepts()) {
@@ -829,21 +829,21 @@ impl Worker {
     /// Nodes that have accepted a channel get its messages once their reader is there.
     fn come(&self, channel: &Channel, there: &BTreeSet<Guid>, only: Option<Guid>) {
         let nodes: Vec<(Guid, Arc<Link>)> = {
-            let state = lock(&self.shared.state);
+            let state = self.shared.state.lock();
             let is_meant = |guid: &Guid| there.contains(guid) && only.is_none_or(|only| only == *guid);
             let nodes = state.peers.iter().filter(|(guid, peer)| peer.node.is_some() && is_meant(guid));
             nodes.filter_map(|(guid, peer)| Some((*guid, peer.link.clone()?))).collect()
         };
         for (guid, link) in nodes {
             let (start, answer) = {
-                let mut sending = lock(&channel.sending);
+                let mut sending = channel.sending.lock();
                 let Some((_, interest)) = sending.interest.get_mut(&link.info.id) else { continue };
                 let Interest::Coming(start, answer) = interest.clone() else { continue };
                 *interest = Interest::Wanted(answer.subscribers().max(1));
                 (start, answer)
             };
             let position = Frame::Position { channel: channel.id, start, lost: 0 };
-            lock(&self.shared.state).post(guid, self.shared.pen.letter(&[position]));
+            self.shared.state.lock().post(guid, self.shared.pen.letter(&[position]));
             link.sink.answered(channel.id, &answer);
         }
     }
@@ -855,7 +855,7 @@ impl Worker {
         let there: BTreeSet<Guid> = readers.iter().map(Guid::participant).collect();
         self.come(&channel, &there, None);
         let foreign: Vec<Guid> = {
-            let state = lock(&self.shared.state);
+            let state = self.shared.state.lock();
             state.peers.iter().filter(|(_, peer)| peer.node.is_none()).map(|(guid, _)| *guid).collect()
         };
         for guid in foreign {
@@ -866,14 +866,14 @@ impl Worker {
 
     /// A program that is not a node has so many readers of a channel.
     fn foreign_readers(&mut self, channel: &Channel, guid: Guid, count: u32) {
-        let is_linked = lock(&self.shared.state).peers.get(&guid).is_some_and(|peer| peer.link.is_some());
+        let is_linked = self.shared.state.lock().peers.get(&guid).is_some_and(|peer| peer.link.is_some());
         if count == 0 && !is_linked {
             return;
         }
         let Some(link) = self.foreign_link(guid) else { return };
         let before = {
             let interest = if count > 0 { Interest::Wanted(count) } else { Interest::Unwanted };
-            let before = lock(&channel.sending).interest.insert(link.info.id, (link.clone(), interest));
+            let before = channel.sending.lock().interest.insert(link.info.id, (link.clone(), interest));
             match before {
                 Some((_, Interest::Wanted(before))) => before,
                 _ => 0,

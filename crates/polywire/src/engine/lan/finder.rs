@@ -4,7 +4,7 @@
 use std::{
     io,
     net::{SocketAddr, SocketAddrV6},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -13,6 +13,7 @@ use mdns_sd::{
     DaemonEvent, IfKind, Receiver, RecvTimeoutError, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent,
     ServiceInfo, UnregisterStatus,
 };
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
     interfaces::{Selection, came_from_here},
@@ -94,7 +95,7 @@ impl Finder {
         self.lock().own = own;
         let finder = self.clone();
         let thread = thread::Builder::new().name("pw-lan-find".into()).spawn(move || finder.run())?;
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *self.thread.lock() = Some(thread);
         Ok(())
     }
 
@@ -125,8 +126,9 @@ impl Finder {
 
     /// Waits until the peers may have changed, [`Finder::wake`], or `timeout`.
     pub(super) fn wait(&self, timeout: Duration) {
-        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |state| !state.is_changed);
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_changed = false;
+        let mut state = self.lock();
+        self.changed.wait_while_for(&mut state, |state| !state.is_changed, timeout);
+        state.is_changed = false;
     }
 
     pub(super) fn wake(&self) {
@@ -156,7 +158,7 @@ impl Finder {
         // Whatever comes of it: peers that hear nothing notice that the link has ended.
         let _ = goodbye.map(|done| done.recv_timeout(GOODBYE));
         end(daemon);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         let _ = thread.map(JoinHandle::join);
     }
 
@@ -176,7 +178,7 @@ impl Finder {
                     AFTER_ERROR
                 }
             };
-            drop(self.changed.wait_timeout_while(self.lock(), pause, |state| !state.is_closed));
+            self.changed.wait_while_for(&mut self.lock(), |state| !state.is_closed, pause);
         }
     }
 
@@ -282,7 +284,7 @@ impl Finder {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -11,11 +11,12 @@ use std::{
     io,
     net::Shutdown,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::{envelope::Id128, frame::Hello};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -165,7 +166,7 @@ impl Member {
     }
 
     fn lock(&self) -> MutexGuard<'_, Present> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+        self.present.lock()
     }
 
     fn socket(&self) -> Option<Arc<Socket>> {

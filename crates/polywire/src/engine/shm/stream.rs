@@ -4,13 +4,14 @@ use std::{
     hint, io,
     net::Shutdown,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{RecvFlags, recv},
@@ -102,7 +103,7 @@ impl ShmStream {
         if self.closed.load(Ordering::Acquire) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let mut outlet = lock(&shared.outlet);
+        let mut outlet = shared.outlet.lock();
         let (mut written, mut full) = (0, None);
         while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
             let count = outlet.put(rest)?;
@@ -198,7 +199,7 @@ impl ByteStream for ShmStream {
     #[inline]
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.shared.get() {
-            Some(shared) => self.take(&mut lock(&shared.incoming), buffer),
+            Some(shared) => self.take(&mut shared.incoming.lock(), buffer),
             None => self.socket.read(buffer),
         }
     }
@@ -206,7 +207,7 @@ impl ByteStream for ShmStream {
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self.shared.get() {
             Some(shared) => {
-                lock(&shared.incoming).timeout = timeout;
+                shared.incoming.lock().timeout = timeout;
                 Ok(())
             }
             None => self.socket.set_read_timeout(timeout),
@@ -247,7 +248,7 @@ impl ByteStream for ShmStream {
     fn wait_writable(&self, timeout: Duration) {
         let Some(shared) = self.shared.get() else { return self.socket.wait_writable(timeout) };
         let (began, [mut pause, longest]) = (Instant::now(), PAUSES);
-        while !self.closed.load(Ordering::Acquire) && !lock(&shared.outlet).has_room() {
+        while !self.closed.load(Ordering::Acquire) && !shared.outlet.lock().has_room() {
             let waited = began.elapsed();
             if waited >= timeout {
                 return;
@@ -273,17 +274,13 @@ impl ByteStream for ShmStream {
 impl Drop for ShmStream {
     fn drop(&mut self) {
         let Some(shared) = self.shared.take() else { return };
-        let incoming = shared.incoming.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let incoming = shared.incoming.into_inner();
         let gone = incoming.has_gone.then(|| incoming.peer.clone());
         drop((shared.outlet, incoming));
         if let Some(peer) = gone {
             self.memory.sweep(&peer);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

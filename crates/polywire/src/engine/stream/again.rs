@@ -9,10 +9,11 @@
 use std::{
     cell::RefCell,
     mem,
-    sync::{Arc, MutexGuard, PoisonError, TryLockError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::MutexGuard;
 use polywire_core::{
     envelope::{ChannelId, Envelope},
     frame::Answer,
@@ -23,7 +24,7 @@ use super::{
     link::Link,
     pace::Turn,
     payload::Payload,
-    shared::{Shared, dropped, lock},
+    shared::{Shared, dropped},
 };
 use crate::engine::{EngineError, Event, Overflow, Sent};
 
@@ -157,7 +158,7 @@ impl Shared {
                 state.drop_oldest();
                 continue;
             }
-            state = line.room.wait_timeout(state, LOOK_EVERY.min(left)).unwrap_or_else(PoisonError::into_inner).0;
+            line.room.wait_for(&mut state, LOOK_EVERY.min(left));
         }
         state
     }
@@ -173,7 +174,7 @@ impl Shared {
         let much = self.local.options.queue_bytes / 2;
         for (channel, line) in self.assured.all() {
             // A publisher that has the lock looks itself.
-            let Ok(mut state) = line.state.try_lock() else { continue };
+            let Some(mut state) = line.state.try_lock() else { continue };
             if state.waits.is_none() && state.relayed {
                 state.kept.confirmed(link.outbox.progress());
             }
@@ -217,7 +218,7 @@ impl Shared {
     /// A link is there. What waits for one is sent as soon as it has its subscribers.
     pub(super) fn assured_linked(self: &Arc<Self>) {
         if self.assured.is_active() {
-            lock(&self.assured.watch).linked = Some(Instant::now());
+            self.assured.watch.lock().linked = Some(Instant::now());
             self.tend();
         }
     }
@@ -257,12 +258,11 @@ impl Shared {
         loop {
             // Whoever has the lock may be waiting as well.
             open.retain_mut(|(line, count)| match line.state.try_lock() {
-                Ok(mut state) => {
+                Some(mut state) => {
                     let count = *count.get_or_insert(state.kept.count());
                     !self.is_settled(&mut state, count)
                 }
-                Err(TryLockError::Poisoned(_)) => false,
-                Err(TryLockError::WouldBlock) => true,
+                None => true,
             });
             if open.is_empty() {
                 return true;
@@ -276,14 +276,13 @@ impl Shared {
     }
 
     fn rest(&self, most: Duration) {
-        let watch = lock(&self.assured.watch);
-        drop(self.assured.news.wait_timeout(watch, LOOK_EVERY.min(most)));
+        self.assured.news.wait_for(&mut self.assured.watch.lock(), LOOK_EVERY.min(most));
     }
 
     /// Has a thread send again and end channels, as long as there are such.
     fn tend(self: &Arc<Self>) {
         {
-            let mut watch = lock(&self.assured.watch);
+            let mut watch = self.assured.watch.lock();
             watch.asked = true;
             if mem::replace(&mut watch.runs, true) {
                 return;
@@ -297,14 +296,14 @@ impl Shared {
         };
         if self.threads.start(self.thread_name("again"), run).is_err() {
             // The next link tries again.
-            lock(&self.assured.watch).runs = false;
+            self.assured.watch.lock().runs = false;
         }
     }
 
     /// False if the thread has nothing more to do.
     fn tend_all(&self) -> bool {
         let linked = {
-            let mut watch = lock(&self.assured.watch);
+            let mut watch = self.assured.watch.lock();
             watch.asked = false;
             watch.linked
         };
@@ -312,7 +311,7 @@ impl Shared {
         for (channel, line) in self.assured.all() {
             is_due |= self.tend_line(channel, &line, linked);
         }
-        let mut watch = lock(&self.assured.watch);
+        let mut watch = self.assured.watch.lock();
         watch.runs = (is_due || watch.asked) && !self.stop.is_set();
         watch.runs
     }

@@ -4,12 +4,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use polywire_core::envelope::{ChannelId, Envelope};
 
 use super::{kept::Kept, link::Link};
@@ -87,19 +88,19 @@ impl Assured {
     }
 
     pub(super) fn add(&self, channel: ChannelId) {
-        self.lines.write().unwrap_or_else(PoisonError::into_inner).insert(channel, Arc::default());
+        self.lines.write().insert(channel, Arc::default());
     }
 
     pub(super) fn remove(&self, channel: ChannelId) {
-        self.lines.write().unwrap_or_else(PoisonError::into_inner).remove(&channel);
+        self.lines.write().remove(&channel);
     }
 
     pub(super) fn line(&self, channel: ChannelId) -> Option<Arc<Line>> {
-        self.lines.read().unwrap_or_else(PoisonError::into_inner).get(&channel).cloned()
+        self.lines.read().get(&channel).cloned()
     }
 
     pub(super) fn all(&self) -> Vec<(ChannelId, Arc<Line>)> {
-        let lines = self.lines.read().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.read();
         lines.iter().map(|(channel, line)| (*channel, line.clone())).collect()
     }
 
@@ -107,15 +108,17 @@ impl Assured {
     pub(super) fn news(&self) {
         if self.is_active() {
             self.news.notify_all();
-            let lines = self.lines.read().unwrap_or_else(PoisonError::into_inner);
-            lines.values().for_each(|line| line.room.notify_all());
+            let lines = self.lines.read();
+            lines.values().for_each(|line| {
+                line.room.notify_all();
+            });
         }
     }
 }
 
 impl Line {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

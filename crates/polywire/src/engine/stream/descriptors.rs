@@ -4,10 +4,11 @@ use std::{
     io::{self, PipeReader, PipeWriter},
     net::Shutdown,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
@@ -57,13 +58,13 @@ impl Descriptors {
     }
 
     fn writer(&self) -> io::Result<Arc<OwnedFd>> {
-        lock(&self.writer).clone().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+        self.writer.lock().clone().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 }
 
 impl ByteStream for Descriptors {
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let timeout = lock(&self.timeout).and_then(|timeout| Timespec::try_from(timeout).ok());
+        let timeout = self.timeout.lock().and_then(|timeout| Timespec::try_from(timeout).ok());
         // A FIFO without a writer reads as ended, even before the first writer has opened it. So
         // wait for bytes or for the writer's end.
         let mut waited = [PollFd::new(&self.reader, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
@@ -77,7 +78,7 @@ impl ByteStream for Descriptors {
     }
 
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        *lock(&self.timeout) = timeout;
+        *self.timeout.lock() = timeout;
         Ok(())
     }
 
@@ -99,14 +100,10 @@ impl ByteStream for Descriptors {
 
     fn shutdown(&self, how: Shutdown) {
         if how != Shutdown::Read {
-            lock(&self.writer).take();
+            self.writer.lock().take();
         }
         if how != Shutdown::Write {
-            lock(&self.waker).take();
+            self.waker.lock().take();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

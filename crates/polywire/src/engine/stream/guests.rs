@@ -4,8 +4,10 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Shutdown},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::transport::ByteStream;
 
@@ -77,7 +79,7 @@ impl Guests {
     }
 
     fn lock(&self) -> MutexGuard<'_, Unnamed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     calls::CallEnd,
-    shared::{Place, Shared, lock},
+    shared::{Place, Shared},
 };
 use crate::engine::Event;
 
@@ -33,14 +33,14 @@ impl Shared {
             match rendezvous.peers() {
                 Ok(peers) => {
                     told.clear();
-                    lock(&self.calls).name(peers, Instant::now(), &self.local.options);
+                    self.calls.lock().name(peers, Instant::now(), &self.local.options);
                 }
                 Err(error) => self.tell_place(&error, &mut told),
             }
             let is_linked = |hello: &_| *hello == self.local.hello || self.seats.has(hello);
-            let due = lock(&self.calls).due(Instant::now(), is_linked);
+            let due = self.calls.lock().due(Instant::now(), is_linked);
             due.into_iter().for_each(|address| self.start_call(address));
-            let rest = lock(&self.calls).rest(Instant::now(), is_linked);
+            let rest = self.calls.lock().rest(Instant::now(), is_linked);
             let most = if told.is_empty() { LOOK_AGAIN } else { AFTER_ERROR };
             rendezvous.wait(rest.unwrap_or(most).min(most));
         }
@@ -60,7 +60,7 @@ impl Shared {
         let Place::Mesh(rendezvous) = &self.place else { return };
         let end = match rendezvous.connect(address) {
             Ok(connection) => {
-                lock(&self.calls).answered(address);
+                self.calls.lock().answered(address);
                 let served = self.serve(connection, None);
                 match served.peer {
                     Some(_) if served.was_link => CallEnd::Linked,
@@ -78,13 +78,13 @@ impl Shared {
     }
 
     fn end_call(&self, address: &str, end: CallEnd) {
-        lock(&self.calls).ended(address, end, Instant::now(), &self.local.options);
+        self.calls.lock().ended(address, end, Instant::now(), &self.local.options);
     }
 
     fn tell_call(&self, address: &str, error: &io::Error) {
         let has_gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
         let reason = format!("{address}: {error}");
-        if !has_gone && lock(&self.calls).is_news(address, &reason) {
+        if !has_gone && self.calls.lock().is_news(address, &reason) {
             self.sink.event(Event::Unreachable { endpoint: self.place.endpoint(), reason });
         }
     }

@@ -7,12 +7,13 @@ use std::{
     io,
     net::Shutdown,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions},
     frame::{Answer, Frame, FrameError, Start, StreamEncoder},
@@ -86,8 +87,6 @@ struct Outgoing {
     /// While the stream is full: a publisher tries to write again when this many bytes wait. If the
     /// flusher alone wrote, a fast publisher would fill the whole queue, which no cache holds.
     retry: usize,
-    /// Threads that wait for room.
-    waiting: usize,
     /// A publisher has waited without result. The next ones do not wait, until half the queue is
     /// free.
     stalled: bool,
@@ -121,9 +120,6 @@ impl Holdable for Held {
     }
 }
 
-/// What became of a message, and the event that is due. Fails if the message is too large.
-type Handled = Result<(Outcome, Option<Notice>), FrameError>;
-
 /// A message in the queue: the link's id for the channel, and the channel's position after it.
 type Mark = (ChannelId, Start);
 
@@ -141,7 +137,6 @@ impl Outbox {
             burst: Burst::default(),
             full: false,
             retry: 0,
-            waiting: 0,
             stalled: false,
             written: 0,
             handed: 0,
@@ -234,7 +229,7 @@ impl Outbox {
         if gathers && self.queue_some(&mut state, &[(*envelope, payload.bytes())], turn, sent) > 0 {
             return Ok(None);
         }
-        let (outcome, notice) = self.send_in(state, envelope, payload, turn).1?;
+        let (outcome, notice) = self.send_in(&mut state, envelope, payload, turn)?;
         outcome.count(sent);
         Ok(notice)
     }
@@ -271,7 +266,7 @@ impl Outbox {
         if count == messages.len() && !matches!(turn, Turn::AtOnce(_)) {
             return Ok(());
         }
-        let (state, result) = self.send_rest(state, messages, count, each, sent, tell);
+        let result = self.send_rest(&mut state, messages, count, each, sent, tell);
         if matches!(turn, Turn::AtOnce(_)) {
             self.leave_in(state);
         }
@@ -280,37 +275,30 @@ impl Outbox {
 
     /// Sends the messages from the one at an index on.
     #[inline(never)]
-    fn send_rest<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, Outgoing>,
+    fn send_rest(
+        &self,
+        state: &mut MutexGuard<'_, Outgoing>,
         messages: &[(Envelope<'_>, &[u8])],
         mut index: usize,
         turn: Turn,
         sent: &mut Sent,
         tell: impl Fn(Notice),
-    ) -> (MutexGuard<'a, Outgoing>, Result<(), (usize, FrameError)>) {
+    ) -> Result<(), (usize, FrameError)> {
         while let Some(left @ [(envelope, payload), ..]) = messages.get(index..) {
-            let count = self.queue_some(&mut state, left, turn, sent);
+            let count = self.queue_some(state, left, turn, sent);
             index += count;
             if count > 0 {
                 continue;
             }
-            let (after, done) = self.send_in(state, envelope, &mut Payload::Bytes(payload), turn);
-            state = after;
-            match done {
-                Ok((outcome, notice)) => {
-                    outcome.count(sent);
-                    if let Some(notice) = notice {
-                        drop(state);
-                        tell(notice);
-                        state = self.lock();
-                    }
-                }
-                Err(error) => return (state, Err((index, error))),
+            let sending = self.send_in(state, envelope, &mut Payload::Bytes(payload), turn);
+            let (outcome, notice) = sending.map_err(|error| (index, error))?;
+            outcome.count(sent);
+            if let Some(notice) = notice {
+                MutexGuard::unlocked(state, || tell(notice));
             }
             index += 1;
         }
-        (state, Ok(()))
+        Ok(())
     }
 
     /// Queues messages at the front that are of one channel, as long as they have room, nothing is
@@ -355,28 +343,29 @@ impl Outbox {
         count
     }
 
-    /// Sends a message, whatever is in its way.
+    /// Sends a message, whatever is in its way. Returns what became of it, and the event that is
+    /// due. Fails if the message is too large.
     #[inline(never)]
-    fn send_in<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, Outgoing>,
+    fn send_in(
+        &self,
+        state: &mut MutexGuard<'_, Outgoing>,
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
         turn: Turn,
-    ) -> (MutexGuard<'a, Outgoing>, Handled) {
+    ) -> Result<(Outcome, Option<Notice>), FrameError> {
         let size = payload.bytes().len();
         let mut notice = None;
-        let Some(mut subscribers) = state.wanted(envelope) else { return (state, Ok((Outcome::Unwanted, None))) };
+        let Some(mut subscribers) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
         if !state.has_room(size, &self.options) {
-            state = self.make_room(state, size);
+            self.make_room(state, size);
             // Waiting released the lock, so the channel may have ended or been answered.
-            let Some(now) = state.wanted(envelope) else { return (state, Ok((Outcome::Unwanted, None))) };
+            let Some(now) = state.wanted(envelope) else { return Ok((Outcome::Unwanted, None)) };
             subscribers = now;
             if !state.has_room(size, &self.options) {
                 state.delivery.drop_newest(envelope);
                 self.work.notify_one();
                 let notice = state.delivery.notice(Instant::now());
-                return (state, Ok((Outcome::Dropped, notice)));
+                return Ok((Outcome::Dropped, notice));
             }
             notice = state.delivery.notice(Instant::now());
         }
@@ -385,14 +374,12 @@ impl Outbox {
             state.hold(envelope, payload.bytes());
         } else {
             let Some((id, missing)) = state.delivery.next(envelope.channel) else {
-                return (state, Err(FrameError::UnknownChannel(envelope.channel)));
+                return Err(FrameError::UnknownChannel(envelope.channel));
             };
             let to = Envelope { channel: id, ..*envelope };
-            if let Err(error) = self.dispatch(&mut state, &to, missing, payload, turn) {
-                return (state, Err(error));
-            }
+            self.dispatch(state, &to, missing, payload, turn)?;
         }
-        (state, Ok((Outcome::Sent(subscribers), notice)))
+        Ok((Outcome::Sent(subscribers), notice))
     }
 
     /// Notes that `lost` messages up to `start` were lost before they came here, and reports it to
@@ -465,7 +452,7 @@ impl Outbox {
             if left.is_zero() {
                 self.unread(&mut state);
             } else if state.full {
-                state = self.wait_for_change(state, left.min(Duration::from_millis(20)));
+                self.room.wait_for(&mut state, left.min(Duration::from_millis(20)));
             } else {
                 self.pump(&mut state, PUMP_BYTES);
             }
@@ -496,12 +483,10 @@ impl Outbox {
             let notice = if caught_up { state.delivery.end_of_episode() } else { None };
             let report = notice.map(Report::Dropped).or_else(|| self.beat(&mut state, &mut watch));
             if let Some(report) = report {
-                drop(state);
-                tell(report);
-                state = self.lock();
+                MutexGuard::unlocked(&mut state, || tell(report));
                 continue;
             }
-            state = self.flusher_step(state, &watch);
+            self.flusher_step(&mut state, &watch);
         }
     }
 
@@ -524,35 +509,32 @@ impl Outbox {
         Some(Report::Liveliness(change))
     }
 
-    fn flusher_step<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>, watch: &Watch) -> MutexGuard<'a, Outgoing> {
+    fn flusher_step(&self, state: &mut MutexGuard<'_, Outgoing>, watch: &Watch) {
         if state.queue.is_empty() && !state.full {
-            self.tell_lost(&mut state);
+            self.tell_lost(state);
         }
         if state.full {
-            drop(state);
             // Bounded, as the link may be broken off meanwhile. The next write shows whether the
             // stream is ready.
-            self.stream.wait_writable(Duration::from_millis(100));
-            state = self.lock();
+            MutexGuard::unlocked(state, || self.stream.wait_writable(Duration::from_millis(100)));
             state.full = false;
-            self.pump(&mut state, PUMP_BYTES);
+            self.pump(state, PUMP_BYTES);
         } else if state.burst.gathering {
-            let (waited, rested) = wait_timeout(&self.work, state, self.pace.rest());
-            state = waited;
-            if rested {
-                self.look(&mut state);
+            if self.work.wait_for(state, self.pace.rest()).timed_out() {
+                self.look(state);
             }
         } else if !state.queue.is_empty() {
-            self.pump(&mut state, PUMP_BYTES);
+            self.pump(state, PUMP_BYTES);
         } else {
             // The queue keeps memory for its usual content, and frees what one huge message took.
             state.queue.shrink(self.options.queue_bytes.saturating_mul(2));
-            return match watch.rest(&self.pulse, Instant::now(), state.last_written) {
-                Some(rest) => wait_timeout(&self.work, state, rest).0,
-                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
-            };
+            match watch.rest(&self.pulse, Instant::now(), state.last_written) {
+                Some(rest) => {
+                    self.work.wait_for(state, rest);
+                }
+                None => self.work.wait(state),
+            }
         }
-        state
     }
 
     /// Writes what is gathered if the burst is over, or if publishers have not written lately.
@@ -596,7 +578,7 @@ impl Outbox {
             if left.is_zero() || self.pulse.is_silent() {
                 return false;
             }
-            state = self.wait_for_change(state, left.min(Duration::from_millis(20)));
+            self.room.wait_for(&mut state, left.min(Duration::from_millis(20)));
         }
     }
 
@@ -711,7 +693,9 @@ impl Outbox {
         state.written += before.saturating_sub(state.queue.len()) as u64;
         match pumped {
             // The flusher, which may be asleep, writes the rest.
-            Ok(()) if !state.queue.is_empty() => self.work.notify_one(),
+            Ok(()) if !state.queue.is_empty() => {
+                self.work.notify_one();
+            }
             Ok(()) => {}
             Err(e) if is_full(&e) => {
                 state.full = true;
@@ -724,10 +708,7 @@ impl Outbox {
         state.burst.written = true;
         if state.waiting_bytes() <= self.options.queue_bytes / 2 {
             state.stalled = false;
-            // To wake nobody is a system call, too.
-            if state.waiting > 0 {
-                self.room.notify_all();
-            }
+            self.room.notify_all();
         }
     }
 
@@ -745,28 +726,22 @@ impl Outbox {
         self.room.notify_all();
     }
 
-    fn make_room<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>, size: usize) -> MutexGuard<'a, Outgoing> {
+    fn make_room(&self, state: &mut MutexGuard<'_, Outgoing>, size: usize) {
         if !state.full {
             // What is only gathered makes room by leaving.
-            self.pump(&mut state, PUMP_BYTES);
+            self.pump(state, PUMP_BYTES);
         }
         match self.options.overflow {
-            Overflow::DropNewest => state,
+            Overflow::DropNewest => {}
             Overflow::DropOldest => {
                 while !state.has_room(size, &self.options) && state.drop_oldest() {}
                 self.work.notify_one();
-                state
             }
             Overflow::Block { patience } => self.wait_for_room(state, size, patience),
         }
     }
 
-    fn wait_for_room<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, Outgoing>,
-        size: usize,
-        patience: Duration,
-    ) -> MutexGuard<'a, Outgoing> {
+    fn wait_for_room(&self, state: &mut MutexGuard<'_, Outgoing>, size: usize, patience: Duration) {
         let (mut deadline, mut written) = (Instant::now() + patience, state.written);
         while !state.has_room(size, &self.options) && !state.broken && !state.stalled && !self.pulse.is_silent() {
             if state.written != written {
@@ -780,20 +755,11 @@ impl Outbox {
             if !state.full && !state.queue.is_empty() {
                 // Write as long as the stream takes bytes. Once it is full, the flusher continues.
                 // What is held waits for an answer, which needs the lock.
-                self.pump(&mut state, PUMP_BYTES);
+                self.pump(state, PUMP_BYTES);
             } else {
-                state = self.wait_for_change(state, left);
+                self.room.wait_for(state, left);
             }
         }
-        state
-    }
-
-    /// Waits until there may be room, or for `time`.
-    fn wait_for_change<'a>(&'a self, mut state: MutexGuard<'a, Outgoing>, time: Duration) -> MutexGuard<'a, Outgoing> {
-        state.waiting += 1;
-        let (mut state, _) = wait_timeout(&self.room, state, time);
-        state.waiting -= 1;
-        state
     }
 
     /// Sends the messages that an answer has released.
@@ -822,7 +788,7 @@ impl Outbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -881,16 +847,6 @@ impl Outgoing {
 
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
-}
-
-/// Waits until it is woken or `time` is over. True if the time is over.
-fn wait_timeout<'a>(
-    condvar: &Condvar,
-    guard: MutexGuard<'a, Outgoing>,
-    time: Duration,
-) -> (MutexGuard<'a, Outgoing>, bool) {
-    let (guard, waited) = condvar.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner);
-    (guard, waited.timed_out())
 }
 
 #[cfg(test)]

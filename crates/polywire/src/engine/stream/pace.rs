@@ -4,11 +4,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use crate::engine::EngineOptions;
 
@@ -123,7 +125,7 @@ impl Pace {
 
     /// Changes why messages wait. Gives the number of callers for which they do.
     fn change(&self, change: impl FnOnce(&mut Waits)) -> usize {
-        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waits = self.waits.lock();
         change(&mut waits);
         waits.number += 2;
         let number = if waits.in_burst || waits.held > 0 { waits.number + u64::from(waits.in_burst) } else { 0 };
@@ -132,7 +134,7 @@ impl Pace {
     }
 
     fn begin_at(&self, now: Instant, messages: usize, links: usize) -> Turn {
-        let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut row = self.row.lock();
         let calm = CALM.saturating_mul(u32::try_from(messages).unwrap_or(u32::MAX));
         let follows = now.saturating_duration_since(row.ended) <= calm.max(row.took / SHARE);
         row.calls = if follows { row.calls + 1 } else { 0 };
@@ -162,7 +164,7 @@ impl Pace {
     #[inline]
     pub(super) fn end(&self, turn: Turn) {
         if let Turn::AtOnce(began) = turn {
-            let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut row = self.row.lock();
             row.ended = Instant::now();
             row.took = row.ended.saturating_duration_since(began);
         }
@@ -218,11 +220,11 @@ mod tests {
     fn after_calls(calls: u32, messages: usize, links: usize, pause: Duration) -> Pace {
         let pace = Pace::new(&EngineOptions::default());
         for _ in 0..calls {
-            let ended = pace.row.lock().expect("no panic").ended;
+            let ended = pace.row.lock().ended;
             match pace.begin_at(ended + pause, messages, links) {
                 Turn::AtOnce(began) => {
                     let took = Duration::from_micros(10) * links as u32;
-                    let mut row = pace.row.lock().expect("no panic");
+                    let mut row = pace.row.lock();
                     (row.took, row.ended) = (took, began + took);
                 }
                 Turn::Gather | Turn::Together => break,
@@ -290,7 +292,7 @@ mod tests {
         assert!(!pace.look(&mut seen));
         assert_eq!(pace.gathering.load(Ordering::Relaxed), 0);
         while !is_gathering(&pace) {
-            let ended = pace.row.lock().expect("no panic").ended;
+            let ended = pace.row.lock().ended;
             pace.begin_at(ended, 1, 1);
         }
         numbers.push(pace.gathering.load(Ordering::Relaxed));

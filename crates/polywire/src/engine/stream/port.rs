@@ -5,13 +5,14 @@ use std::{
     io,
     net::Shutdown,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, Start},
@@ -25,7 +26,7 @@ use super::{
     pace::Pace,
     payload::Payload,
     seats::Seats,
-    shared::{Place, Shared, lock},
+    shared::{Place, Shared},
     threads::{Stop, Threads},
     transport::{Connection, Listener, Rendezvous, Role, Transport},
 };
@@ -107,19 +108,19 @@ pub fn open(
 ///     fn endpoint(&self) -> String { "table/all".into() }
 ///
 ///     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
-///         TABLE.lock().unwrap().insert(self.0.clone(), Vec::new());
+///         TABLE.lock().insert(self.0.clone(), Vec::new());
 ///         CHANGED.notify_all();
 ///         Ok(Arc::new(self.clone()))
 ///     }
 ///
 ///     fn peers(&self) -> io::Result<Vec<Peer>> {
-///         let others: Vec<String> = TABLE.lock().unwrap().keys().filter(|name| **name != self.0).cloned().collect();
+///         let others: Vec<String> = TABLE.lock().keys().filter(|name| **name != self.0).cloned().collect();
 ///         Ok(others.into_iter().map(|address| Peer { address, hello: None }).collect())
 ///     }
 ///
 ///     fn connect(&self, address: &str) -> io::Result<Connection> {
 ///         let ((our_end, their_writer), (their_end, our_writer)) = (io::pipe()?, io::pipe()?);
-///         let mut table = TABLE.lock().unwrap();
+///         let mut table = TABLE.lock();
 ///         let callers = table.get_mut(address).ok_or(io::ErrorKind::NotFound)?;
 ///         callers.push(Descriptors::new(their_end, their_writer)?);
 ///         CHANGED.notify_all();
@@ -127,7 +128,7 @@ pub fn open(
 ///     }
 ///
 ///     fn wait(&self, timeout: Duration) {
-///         drop(CHANGED.wait_timeout(TABLE.lock().unwrap(), timeout.min(Duration::from_millis(50))));
+///         drop(CHANGED.wait_timeout(TABLE.lock(), timeout.min(Duration::from_millis(50))));
 ///     }
 ///
 ///     fn wake(&self) { CHANGED.notify_all(); }
@@ -138,7 +139,7 @@ pub fn open(
 ///
 ///     fn accept(&self) -> io::Result<Option<Connection>> {
 ///         let mine = |table: &mut BTreeMap<String, Vec<Descriptors>>| table.get_mut(&self.0).and_then(Vec::pop);
-///         let mut table = TABLE.lock().unwrap();
+///         let mut table = TABLE.lock();
 ///         let caller = mine(&mut table).or_else(|| {
 ///             mine(&mut CHANGED.wait_timeout(table, Duration::from_millis(50)).unwrap().0)
 ///         });
@@ -146,7 +147,7 @@ pub fn open(
 ///     }
 ///
 ///     fn wake(&self) { CHANGED.notify_all(); }
-///     fn close(&self) { TABLE.lock().unwrap().remove(&self.0); }
+///     fn close(&self) { TABLE.lock().remove(&self.0); }
 /// }
 ///
 /// impl Engine for Table {
@@ -192,7 +193,7 @@ impl StreamPort {
 
 impl Port for StreamPort {
     fn endpoint(&self) -> String {
-        lock(&self.0.endpoint).clone()
+        self.0.endpoint.lock().clone()
     }
 
     fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
@@ -323,7 +324,7 @@ impl Shared {
     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
         let listener = self.place.listen()?;
         let endpoint = listener.endpoint();
-        *lock(&self.endpoint) = endpoint.clone();
+        *self.endpoint.lock() = endpoint.clone();
         self.sink.event(Event::Listening { endpoint: endpoint.clone() });
         if listener.is_exposed() {
             self.sink.event(Event::Exposed { endpoint });
@@ -368,7 +369,7 @@ impl Shared {
 
     fn tell_unreachable(&self, reason: String, told: &mut String) {
         if *told != reason {
-            self.sink.event(Event::Unreachable { endpoint: lock(&self.endpoint).clone(), reason: reason.clone() });
+            self.sink.event(Event::Unreachable { endpoint: self.endpoint.lock().clone(), reason: reason.clone() });
             *told = reason;
         }
     }

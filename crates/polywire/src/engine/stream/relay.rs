@@ -15,7 +15,7 @@ use super::{
     channels::{Channels, NOT_RELAYED, Open, sources, together, unrelayed},
     fetches::Answered,
     link::Link,
-    shared::{Place, Shared, lock},
+    shared::{Place, Shared},
     transport::Role,
 };
 use crate::engine::{EngineError, Event, LinkId, LinkInfo};
@@ -37,7 +37,7 @@ impl Shared {
     ) -> Result<ChannelId, EngineError> {
         let limits = &self.local.options.limits;
         check_fits(announcement, start, limits)?;
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         if self.stop.is_set() {
             return Err(EngineError::Closed);
         }
@@ -72,7 +72,7 @@ impl Shared {
     /// Counts a channel that is not passed on. The event comes with the 1st, 2nd, 4th, 8th, ...
     pub(super) fn withhold(&self, link: &LinkInfo, topic: &str, reason: &str) {
         let total = {
-            let mut channels = lock(&self.channels);
+            let mut channels = self.channels.lock();
             channels.withheld += 1;
             channels.withheld
         };
@@ -95,7 +95,7 @@ impl Shared {
     }
 
     pub(super) fn retire_channel(&self, channel: ChannelId) {
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         channels.remove(channel);
         for link in self.links().iter() {
             link.outbox.retire(channel);
@@ -105,7 +105,7 @@ impl Shared {
     /// Announces every channel to a new link. It gets whatever is published after it has heard of
     /// the channel.
     pub(super) fn join_links(&self, link: &Arc<Link>) {
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         self.replace_links(|links| links.push(link.clone()));
         let mut without = Vec::new();
         for (channel, open) in &mut channels.open {
@@ -122,7 +122,7 @@ impl Shared {
     /// Removes a link, with its channels and its answers.
     pub(super) fn leave_links(&self, link: &Arc<Link>) {
         let id = link.info.id;
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         self.replace_links(|links| links.retain(|other| other.info.id != id));
         for channel in channels.of_link(id) {
             channels.remove(channel);
@@ -150,7 +150,7 @@ impl Shared {
         if !self.relays() {
             return self.control(link, &Frame::Answer { channel, answer });
         }
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         match channels.of_origin(link, channel) {
             Some(open) => {
                 open.here = Some(answer.lasting(open.here.as_ref()));
@@ -163,7 +163,7 @@ impl Shared {
     /// Notes a link's answer to one of the port's channels. False if the channel is the port's own,
     /// and not relayed.
     pub(super) fn answered_there(&self, link: LinkId, channel: ChannelId, answer: &Answer) -> bool {
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         let Some(open) = channels.open.get_mut(&channel) else { return false };
         open.answers.insert(link, answer.lasting(open.answers.get(&link)));
         if open.origin.is_none() {
@@ -203,7 +203,7 @@ impl Shared {
         if !self.relays() {
             return false;
         }
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         let Channels { open, fetches, .. } = &mut *channels;
         let most = self.local.options.limits.pending_documents;
         let Some(wanted) = fetches.want(document, link, most, || sources(open, document)) else { return false };
@@ -220,7 +220,7 @@ impl Shared {
         if !self.relays() {
             return;
         }
-        let mut channels = lock(&self.channels);
+        let mut channels = self.channels.lock();
         let Channels { open, fetches, .. } = &mut *channels;
         if !fetches.is_asked(document, from) {
             return;

@@ -1,14 +1,9 @@
 //! In a mesh, the one link that this node has to each other node. `spec/frame.md`, section 14, has
 //! the rules. A table with a lock; it sends nothing.
 
-use std::{
-    cmp::Ordering,
-    collections::BTreeMap,
-    net::Shutdown,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{cmp::Ordering, collections::BTreeMap, net::Shutdown, sync::Arc, time::Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::{envelope::Id128, frame::Hello};
 
 use super::transport::ByteStream;
@@ -62,7 +57,7 @@ impl Seats {
                 return None;
             }
             occupant.stream.shutdown(Shutdown::Both);
-            state = self.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.freed.wait_for(&mut state, left);
         }
         state.last += 1;
         let (number, incarnation) = (state.last, peer.incarnation);
@@ -76,7 +71,7 @@ impl Seats {
     }
 
     fn lock(&self) -> MutexGuard<'_, Occupied> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -3,10 +3,11 @@
 use std::{
     io,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::Envelope,
     frame::{Frame, Hello},
@@ -194,13 +195,13 @@ impl Shared {
 
     /// A connection has not become a link. `host` is that of a caller.
     pub(super) fn reject(&self, host: Option<IpAddr>, address: String, reason: Disconnect) {
-        let event = lock(&self.rejections).count(&called(host, &address), address, reason);
+        let event = self.rejections.lock().count(&called(host, &address), address, reason);
         event.into_iter().for_each(|event| self.sink.event(event));
     }
 
     /// A connection has become a link.
     pub(super) fn linked(&self, host: Option<IpAddr>, address: &str) {
-        lock(&self.rejections).forget(&called(host, address));
+        self.rejections.lock().forget(&called(host, address));
     }
 
     pub(super) fn thread_name(&self, what: &str) -> String {
@@ -221,8 +222,4 @@ pub(super) fn dropped(link: &Link, (topic, count): Notice) -> Event {
 /// their addresses.
 fn called(caller: Option<IpAddr>, address: &str) -> String {
     caller.map_or_else(|| address.into(), |host| host.to_canonical().to_string())
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

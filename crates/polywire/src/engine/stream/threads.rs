@@ -3,12 +3,14 @@
 use std::{
     io,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Interrupts what a port's threads wait for, so that they end.
 #[derive(Default)]
@@ -82,12 +84,11 @@ impl Stop {
 
     /// Sleeps until the stop, or for `time`.
     pub(super) fn wait(&self, time: Duration) {
-        let watched = self.lock();
-        let _ = self.changed.wait_timeout_while(watched, time, |_| !self.is_set());
+        self.changed.wait_while_for(&mut self.lock(), |_| !self.is_set(), time);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock()
     }
 }
 
@@ -114,17 +115,16 @@ impl Threads {
 
     /// Threads that run.
     pub(super) fn count(&self) -> usize {
-        *self.running.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.running.0.lock()
     }
 
     /// Waits until all but the calling thread have ended, or `deadline`. True if they have.
     pub(super) fn wait(&self, deadline: Instant) -> bool {
         let own = usize::from(self.is_own());
         let (count, changed) = &*self.running;
-        let count = count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = count.lock();
         let left = deadline.saturating_duration_since(Instant::now());
-        let (count, _) =
-            changed.wait_timeout_while(count, left, |count| *count > own).unwrap_or_else(PoisonError::into_inner);
+        changed.wait_while_for(&mut count, |count| *count > own, left);
         *count <= own
     }
 
@@ -145,7 +145,7 @@ impl Threads {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+        self.handles.lock()
     }
 }
 
@@ -154,14 +154,14 @@ struct Running(Arc<(Mutex<usize>, Condvar)>);
 
 impl Running {
     fn new(running: &Arc<(Mutex<usize>, Condvar)>) -> Self {
-        *running.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *running.0.lock() += 1;
         Running(running.clone())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *self.0.0.lock() -= 1;
         self.0.1.notify_all();
     }
 }

@@ -4,10 +4,11 @@ use std::{
     fs::{self, File},
     io::Read as _,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::SystemTime,
 };
 
+use parking_lot::Mutex;
 use rustls::{
     CertificateError, ClientConfig, Error, RootCertStore, ServerConfig,
     client::Resumption,
@@ -78,7 +79,7 @@ impl Credentials {
     /// The configurations for the next handshake. If the files have changed since, they are read
     /// again; if they are wrong now, the log says so once, and those read before stay in use.
     pub(super) fn current(&self) -> Configs {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let stamps = stamps(&self.files);
         if stamps != state.stamps {
             state.stamps = stamps;

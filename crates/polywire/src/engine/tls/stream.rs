@@ -11,10 +11,11 @@
 use std::{
     io::{self, ErrorKind, Read as _, Write},
     net::Shutdown,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use rustls::Connection;
 
 use super::explain;
@@ -68,7 +69,7 @@ impl TlsStream {
 
     /// Carries out the handshake.
     pub(super) fn handshake(&self, timeout: Duration) -> io::Result<()> {
-        let (mut reading, deadline) = (lock(&self.reading), Instant::now() + timeout);
+        let (mut reading, deadline) = (self.reading.lock(), Instant::now() + timeout);
         while let Some(sent) = self.settle() {
             self.advance(&mut reading, Some(sent), Some(deadline)).map_err(|e| match e.kind() {
                 ErrorKind::WouldBlock => io::Error::new(ErrorKind::TimedOut, "the peer does not answer in TLS"),
@@ -175,13 +176,13 @@ impl TlsStream {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 
 impl ByteStream for TlsStream {
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut reading = lock(&self.reading);
+        let mut reading = self.reading.lock();
         let mut deadline = None;
         loop {
             let mut state = self.lock();
@@ -208,7 +209,7 @@ impl ByteStream for TlsStream {
     }
 
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        lock(&self.reading).timeout = timeout;
+        self.reading.lock().timeout = timeout;
         self.below.set_read_timeout(timeout)
     }
 
@@ -308,14 +309,11 @@ fn untrusted(reason: String) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, reason)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{collections::VecDeque, sync::Condvar, thread};
+    use std::{collections::VecDeque, thread};
 
+    use parking_lot::Condvar;
     use rustls::{ClientConnection, ServerConnection, pki_types::ServerName};
 
     use super::{
@@ -340,8 +338,8 @@ mod tests {
 
     fn pair(seed: u64) -> (Arc<dyn ByteStream>, Arc<dyn ByteStream>) {
         let (a, b) = (Arc::new(Pipe::default()), Arc::new(Pipe::default()));
-        lock(&a.state).2 = seed;
-        lock(&b.state).2 = seed ^ 0xFFFF;
+        a.state.lock().2 = seed;
+        b.state.lock().2 = seed ^ 0xFFFF;
         let end = |from: &Arc<Pipe>, to: &Arc<Pipe>| -> Arc<dyn ByteStream> {
             Arc::new(Narrow { from: from.clone(), to: to.clone(), timeout: Mutex::default() })
         };
@@ -355,10 +353,10 @@ mod tests {
 
     impl ByteStream for Narrow {
         fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-            let timeout = lock(&self.timeout).unwrap_or(Duration::from_secs(20));
+            let timeout = self.timeout.lock().unwrap_or(Duration::from_secs(20));
             let empty = |state: &mut (VecDeque<u8>, bool, u64)| state.0.is_empty() && !state.1;
-            let waited = self.from.changed.wait_timeout_while(lock(&self.from.state), timeout, empty);
-            let mut state = waited.expect("not poisoned").0;
+            let mut state = self.from.state.lock();
+            self.from.changed.wait_while_for(&mut state, empty, timeout);
             if state.0.is_empty() {
                 return if state.1 { Ok(0) } else { Err(ErrorKind::WouldBlock.into()) };
             }
@@ -370,12 +368,12 @@ mod tests {
         }
 
         fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-            *lock(&self.timeout) = timeout;
+            *self.timeout.lock() = timeout;
             Ok(())
         }
 
         fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-            let mut state = lock(&self.to.state);
+            let mut state = self.to.state.lock();
             if state.1 {
                 return Err(ErrorKind::BrokenPipe.into());
             }
@@ -389,14 +387,13 @@ mod tests {
 
         fn wait_writable(&self, timeout: Duration) {
             let full = |state: &mut (VecDeque<u8>, bool, u64)| state.0.len() >= 30_000 && !state.1;
-            let waited = self.to.changed.wait_timeout_while(lock(&self.to.state), timeout, full);
-            drop(waited.expect("not poisoned"));
+            self.to.changed.wait_while_for(&mut self.to.state.lock(), full, timeout);
         }
 
         fn shutdown(&self, how: Shutdown) {
             let ends = [(&self.to, Shutdown::Read), (&self.from, Shutdown::Write)];
             for (pipe, _) in ends.into_iter().filter(|(_, other)| how != *other) {
-                lock(&pipe.state).1 = true;
+                pipe.state.lock().1 = true;
                 pipe.changed.notify_all();
             }
         }

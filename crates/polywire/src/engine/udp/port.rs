@@ -7,11 +7,12 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle, ThreadId},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Frame, FrameError, Start},
@@ -335,12 +336,8 @@ impl Shared {
                     let moved = |state: &mut State| {
                         state.groups.get(&key).is_some_and(|group| group.outbox.bytes() >= before) && !state.is_closed
                     };
-                    state.waiting += 1;
-                    let waited = self.room.wait_timeout_while(state, patience, moved);
-                    let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                    state = guard;
-                    state.waiting -= 1;
-                    if timeout.timed_out()
+                    let waited = self.room.wait_while_for(&mut state, moved, patience);
+                    if waited.timed_out()
                         && let Some(group) = state.groups.get_mut(&key)
                     {
                         group.outbox.is_stalled = true;
@@ -395,12 +392,8 @@ impl Shared {
                 }
                 Overflow::Block { patience } if is_full(&state) => {
                     let still = |state: &mut State| is_full(state) && !state.is_closed;
-                    state.waiting += 1;
-                    let waited = self.room.wait_timeout_while(state, patience, still);
-                    let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                    state = guard;
-                    state.waiting -= 1;
-                    if let Some(link) = state.links.get_mut(&id).filter(|_| timeout.timed_out()) {
+                    let waited = self.room.wait_while_for(&mut state, still, patience);
+                    if let Some(link) = state.links.get_mut(&id).filter(|_| waited.timed_out()) {
                         link.is_stalled = true;
                     }
                 }
@@ -421,7 +414,7 @@ impl Shared {
     /// Sends what can leave, and sees to it that the timer thread wakes in time.
     pub(super) fn pump(&self, state: &mut State, key: MemberId, now: Duration) {
         let limit = self.local.options.queue_bytes;
-        let State { groups, links, planned, unreachable, waiting, .. } = state;
+        let State { groups, links, planned, unreachable, .. } = state;
         let Some(group) = groups.get_mut(&key) else { return };
         // What cannot be sent now is lost, and repaired.
         group.pump(self.messages, now, |packet, to| self.send_packet(packet, to, unreachable));
@@ -436,9 +429,7 @@ impl Shared {
                 }
             }
         }
-        if *waiting > 0 {
-            self.room.notify_all();
-        }
+        self.room.notify_all();
         if group.member.next_timeout().is_some_and(|next| next < *planned) {
             *planned = Duration::ZERO;
             self.timer.notify_one();
@@ -469,7 +460,7 @@ impl Shared {
         let shared = self.clone();
         let started = thread::Builder::new().name(name.into()).spawn(move || run(&shared));
         let failed = |cause| EngineError::System { endpoint: self.endpoint.clone(), action: "start a thread", cause };
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(started.map_err(failed)?);
+        self.threads.lock().push(started.map_err(failed)?);
         Ok(())
     }
 
@@ -576,9 +567,8 @@ impl Shared {
             // Exactly when a member wants it: a later time would look as if a member wanted more,
             // and each message would wake this thread.
             state.planned = wake;
-            let waited =
-                self.timer.wait_timeout_while(state, wait, |state| state.planned != Duration::ZERO && !state.is_closed);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let rests = |state: &mut State| state.planned != Duration::ZERO && !state.is_closed;
+            self.timer.wait_while_for(&mut state, rests, wait);
         }
     }
 
@@ -605,8 +595,7 @@ impl Shared {
             if left.is_zero() {
                 return false;
             }
-            let waited = self.room.wait_timeout(state, left.min(LOOK));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.room.wait_for(&mut state, left.min(LOOK));
         }
     }
 
@@ -627,7 +616,7 @@ impl Shared {
         self.timer.notify_all();
         self.room.notify_all();
         self.sockets.wake();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         let me: ThreadId = thread::current().id();
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
             let _ = thread.join();
@@ -653,6 +642,6 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -37,8 +37,6 @@ pub(super) struct State {
     pub(super) delivering: Option<Instant>,
     /// When the timer thread wakes.
     pub(super) planned: Duration,
-    /// Threads that wait for room. Waking nobody would cost a system call.
-    pub(super) waiting: usize,
     /// Why the last packet could not be sent, as the system's number of the error.
     pub(super) unreachable: Option<i32>,
     pub(super) rejections: Rejections,
@@ -94,7 +92,6 @@ impl State {
             retransmitted: 0,
             delivering: None,
             planned: Duration::MAX,
-            waiting: 0,
             unreachable: None,
             rejections: Rejections::new(most),
         }

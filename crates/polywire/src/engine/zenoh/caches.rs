@@ -7,17 +7,16 @@
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use zenoh::{
     key_expr::{OwnedKeyExpr, keyexpr},
     pubsub::Subscriber,
     sample::Sample,
     time::{NTP64, TimestampId},
 };
-
-use super::super::pipe::lock;
 
 /// What is asked for, and the samples that wait for the answers.
 pub(super) struct Caches<S = Sample> {
@@ -187,7 +186,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        lock(&self.caches).unlisten(&self.key);
+        self.caches.lock().unlisten(&self.key);
     }
 }
 

@@ -5,12 +5,13 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{ChannelId, Envelope, Id128},
     frame::{Answer, Start},
@@ -31,7 +32,7 @@ use zenoh::{
 };
 
 use super::{
-    super::{LinkId, foreign::Need, pipe::lock},
+    super::{LinkId, foreign::Need},
     inbox::{Arrival, arrival_of},
     outgoing::Put,
     port::Shared,
@@ -218,7 +219,7 @@ impl Question {
         };
         match answer {
             Ok(schema) => self.end(Ok(&schema)),
-            Err(reason) => *lock(&self.reason) = Some(reason),
+            Err(reason) => *self.reason.lock() = Some(reason),
         }
     }
 
@@ -235,7 +236,7 @@ impl Question {
 
 impl Drop for Question {
     fn drop(&mut self) {
-        let reason = lock(&self.reason).take();
+        let reason = self.reason.lock().take();
         self.end(Err(reason));
     }
 }

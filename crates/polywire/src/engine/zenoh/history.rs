@@ -4,9 +4,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use polywire_core::envelope::Id128;
 use zenoh::{
     Session, Wait,
@@ -17,10 +18,7 @@ use zenoh::{
     time::{NTP64, Timestamp},
 };
 
-use super::{
-    super::pipe::lock,
-    key::{FROM_NODE, our_cache},
-};
+use super::key::{FROM_NODE, our_cache};
 
 /// Makes times that increase. Advanced subscribers take no sample of a session that is older than
 /// one that they have.
@@ -29,7 +27,7 @@ pub(super) struct Times(Mutex<u64>);
 
 impl Times {
     fn next(&self, session: &Session) -> Timestamp {
-        let (mut last, now) = (lock(&self.0), session.new_timestamp());
+        let (mut last, now) = (self.0.lock(), session.new_timestamp());
         *last = now.get_time().as_u64().max(*last + 1);
         Timestamp::new(NTP64(*last), *now.get_id())
     }
@@ -62,7 +60,7 @@ impl History {
             if query.parameters().contains_key(FROM_NODE) {
                 return;
             }
-            let samples = lock(&asked).answer(&query);
+            let samples = asked.lock().answer(&query);
             for (at, sample) in samples {
                 let reply = query.reply(topic.clone(), sample.payload).encoding(encoding.clone());
                 if let Err(error) = reply.attachment(sample.attachment).timestamp(at).wait() {
@@ -78,13 +76,13 @@ impl History {
     /// Keeps a sample, and returns the time that it must leave with.
     pub(super) fn keep(&self, instance: Option<Id128>, attachment: ZBytes, payload: ZBytes) -> Timestamp {
         let at = self.times.next(&self.session);
-        lock(&self.past).keep(at, Sample { instance, attachment, payload });
+        self.past.lock().keep(at, Sample { instance, attachment, payload });
         at
     }
 
     /// An instance has ended.
     pub(super) fn forget(&self, instance: Option<Id128>) {
-        lock(&self.past).forget(instance);
+        self.past.lock().forget(instance);
     }
 }
 

@@ -3,10 +3,11 @@
 //! appears later. In ROS 2, they are asked when a subscriber requests it.
 
 use std::{
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use zenoh::{
     Wait,
     key_expr::OwnedKeyExpr,
@@ -15,7 +16,6 @@ use zenoh::{
 };
 
 use super::{
-    super::pipe::lock,
     attachment::{self, Attached},
     caches::Listener,
     errors,
@@ -40,7 +40,7 @@ impl Shared {
         });
         // Before the first sample: it waits for what came before.
         let question = (!self.keys.is_ros()).then(|| {
-            lock(&self.caches).listen(key);
+            self.caches.lock().listen(key);
             self.question(key)
         });
         match subscriber.wait() {
@@ -53,7 +53,7 @@ impl Shared {
             }
             Err(error) => {
                 log::warn!("{}: cannot listen to '{key}': {}", self.endpoint, errors::text(error));
-                lock(&self.caches).unlisten(key);
+                self.caches.lock().unlisten(key);
                 None
             }
         }
@@ -63,7 +63,7 @@ impl Shared {
     pub(super) fn cache_came(&self, token: &Sample) {
         let cache = token.key_expr().as_str();
         let Some(topic) = key::topic_of_cache(cache).filter(|_| token.kind() == SampleKind::Put) else { return };
-        let listened = lock(&self.caches).listened_for(topic);
+        let listened = self.caches.lock().listened_for(topic);
         if let Some(question) = listened.and_then(|listened| self.question(&listened)) {
             self.query_caches(cache, move |reply| question.replied(reply));
         }
@@ -71,7 +71,7 @@ impl Shared {
 
     /// A query for what came before under a key that is listened to. Samples wait from now on.
     fn question(&self, key: &OwnedKeyExpr) -> Option<Question> {
-        if !lock(&self.caches).begin(key) {
+        if !self.caches.lock().begin(key) {
             log::debug!("'{key}': more caches than can be asked at once");
             return None;
         }
@@ -102,7 +102,7 @@ impl Shared {
     /// A live sample of another application came.
     pub(super) fn foreign_sample_came(&self, sample: Sample) {
         // Under the lock: what waited before it is passed on before it.
-        lock(&self.caches).live(sample, |sample| self.foreign_came(sample));
+        self.caches.lock().live(sample, |sample| self.foreign_came(sample));
     }
 }
 
@@ -119,7 +119,7 @@ impl Question {
         let is_foreign = matches!(attachment::parse(&attached, &shared.local.options.limits), Ok(Attached::Foreign));
         // One without a time might be live, too.
         if is_foreign && self.key.includes(sample.key_expr()) && sample.timestamp().is_some() {
-            lock(&shared.caches).answered(sample);
+            shared.caches.lock().answered(sample);
         }
     }
 }
@@ -138,7 +138,7 @@ impl KeptQuestion {
         let attached = sample.attachment().and_then(|bytes| ros::parse_attachment(&bytes.to_bytes()));
         let of = shared.keys.ros_topic(sample.key_expr().as_str()).filter(|_| sample.kind() == SampleKind::Put);
         let Some((gid, at)) = attached.filter(|_| of.as_ref() == Some(&self.topic)) else { return };
-        let (mut came, payload) = (lock(&self.came), sample.payload().clone());
+        let (mut came, payload) = (self.came.lock(), sample.payload().clone());
         let bytes = came.1 + payload.len() + size_of::<Kept>();
         match bytes <= shared.local.options.queue_bytes {
             true => {
@@ -153,7 +153,7 @@ impl KeptQuestion {
 impl Drop for KeptQuestion {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
-        let kept = std::mem::take(&mut lock(&self.came).0);
+        let kept = std::mem::take(&mut self.came.lock().0);
         let mut state = shared.lock();
         state.of_ros(|publishers, hearing| publishers.kept(&self.topic, kept, hearing));
         shared.wake(state);
@@ -163,7 +163,7 @@ impl Drop for KeptQuestion {
 impl Drop for Question {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
-            lock(&shared.caches).end(&self.key, |sample| shared.foreign_came(sample));
+            shared.caches.lock().end(&self.key, |sample| shared.foreign_came(sample));
         }
     }
 }

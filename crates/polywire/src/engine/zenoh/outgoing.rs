@@ -2,10 +2,11 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{ChannelId, Id128},
     rpc::RemoteError,
@@ -16,7 +17,6 @@ use zenoh::{
 };
 
 use super::{
-    super::pipe::lock,
     end::ServiceEnd,
     key::Name,
     mail::{self, Content},
@@ -200,7 +200,7 @@ impl Mailbox {
         if let Some(publisher) = self.publisher.get() {
             return publisher.put(bytes).wait();
         }
-        if !lock(&self.flow).is_flood(bytes.len(), Instant::now()) {
+        if !self.flow.lock().is_flood(bytes.len(), Instant::now()) {
             let put = session.put(&self.key, bytes).congestion_control(CongestionControl::Block);
             return put.express(is_last).allowed_destination(Locality::Remote).wait();
         }

@@ -3,14 +3,13 @@
 //! the publishers: it may be long if many listen.
 
 use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-use super::super::{inline, pipe::lock};
+use parking_lot::Mutex;
+
+use super::super::inline;
 
 /// Messages that begin at most so long after the last one was put follow it without a pause.
 const PAUSE: Duration = Duration::from_micros(20);
@@ -72,7 +71,7 @@ impl Pace {
                 return false;
             }
         }
-        let (now, mut row) = (now(), lock(&self.row));
+        let (now, mut row) = (now(), self.row.lock());
         let pause = row.ended.map_or(Duration::MAX, |ended| now.saturating_duration_since(ended));
         let (messages, pauses) = match (row.messages, row.pauses + 1) {
             (messages, _) if pause <= PAUSE => (messages.saturating_add(1), 0),
@@ -105,7 +104,7 @@ impl Pace {
 
     fn waited_until(&self, now: Instant) {
         if matches!(self.express, Express::Until(_)) {
-            lock(&self.row).ended = Some(now);
+            self.row.lock().ended = Some(now);
             self.unseen.store(0, Ordering::Relaxed);
         }
     }

@@ -9,11 +9,12 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread::{self, JoinHandle, ThreadId},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::{
     directory::NodeData,
     envelope::{Announcement, ChannelId, Envelope, Id128},
@@ -29,7 +30,7 @@ use zenoh::{
 use super::{
     super::{
         Disconnect, EngineError, Event, LinkId, LinkSink, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
-        foreign::encoding, late, outbox::encoded, pipe::lock,
+        foreign::encoding, late, outbox::encoded,
     },
     address::Address,
     caches::{Caches, Listener},
@@ -147,7 +148,7 @@ impl ZenohPort {
         state.is_pumping = false;
         shared.pump(state);
         let declared = declared?;
-        *lock(&shared.declared) = Some(declared);
+        *shared.declared.lock() = Some(declared);
         if address.listens() {
             shared.sink.event(Event::Listening { endpoint: endpoint.clone() });
         }
@@ -300,7 +301,7 @@ impl Shared {
     fn start(self: &Arc<Self>, name: &str, run: fn(&Arc<Shared>)) -> Result<(), String> {
         let shared = self.clone();
         let thread = thread::Builder::new().name(name.into()).spawn(move || run(&shared));
-        lock(&self.threads).push(thread.map_err(|cause| format!("no thread: {cause}"))?);
+        self.threads.lock().push(thread.map_err(|cause| format!("no thread: {cause}"))?);
         Ok(())
     }
 
@@ -378,7 +379,7 @@ impl Shared {
     /// Tells ROS 2 whether this node reads a topic of its publishers.
     fn show_ros_subscriber(&self, topic: ros::Topic) {
         let Some(graph) = &self.graph else { return };
-        let mut shown = lock(&self.ros_subscribers);
+        let mut shown = self.ros_subscribers.lock();
         // Under the lock: another thread may just have learned otherwise.
         let Some(channel) = self.lock().publishers.read(&topic) else { return drop(shown.remove(&topic)) };
         let requested = self.sink.requested(&topic.name).into_iter().reduce(|a, b| policies::stronger(&a, &b));
@@ -395,12 +396,12 @@ impl Shared {
 
     /// The names of the topics of ROS 2 that this node reads.
     pub(super) fn topics_read(&self, which: impl Fn(&ros::Topic) -> bool) -> Vec<String> {
-        lock(&self.ros_subscribers).keys().filter(|topic| which(topic)).map(|topic| topic.name.clone()).collect()
+        self.ros_subscribers.lock().keys().filter(|topic| which(topic)).map(|topic| topic.name.clone()).collect()
     }
 
     /// Publishers of ROS 2 are gone: what this node reads no more is shown no longer.
     pub(super) fn end_ros_subscribers(&self) {
-        let shown: Vec<ros::Topic> = lock(&self.ros_subscribers).keys().cloned().collect();
+        let shown: Vec<ros::Topic> = self.ros_subscribers.lock().keys().cloned().collect();
         shown.into_iter().for_each(|topic| self.show_ros_subscriber(topic));
     }
 
@@ -509,11 +510,9 @@ impl Shared {
                         .link(id)
                         .is_some_and(|link| link.progress() == before && link.must_wait(message, &state.out))
             };
-            let waited = self.room.wait_timeout_while(state, patience, stuck);
-            let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            state = guard;
+            let waited = self.room.wait_while_for(&mut state, stuck, patience);
             state.waiting -= 1;
-            if timeout.timed_out()
+            if waited.timed_out()
                 && let Some((link, _)) = state.way(id)
             {
                 link.stall(message);
@@ -569,25 +568,25 @@ impl Shared {
     }
 
     pub(super) fn listen(self: &Arc<Self>, key: OwnedKeyExpr) {
-        let mut interest = lock(&self.interest);
+        let mut interest = self.interest.lock();
         interest.add(key, |key| self.listener(key));
-        *lock(&self.wild) = interest.wild().into();
+        *self.wild.lock() = interest.wild().into();
     }
 
     pub(super) fn unlisten(self: &Arc<Self>, key: &OwnedKeyExpr) {
-        let mut interest = lock(&self.interest);
+        let mut interest = self.interest.lock();
         interest.remove(key, |key| self.listener(key));
-        *lock(&self.wild) = interest.wild().into();
+        *self.wild.lock() = interest.wild().into();
     }
 
     /// Whether samples of a key come.
     pub(super) fn listens(&self, key: &OwnedKeyExpr) -> bool {
-        lock(&self.interest).covers(key)
+        self.interest.lock().covers(key)
     }
 
     /// Whether a sample is for this one of the patterns that may overlap.
     pub(super) fn is_for(&self, pattern: &OwnedKeyExpr, sample: &Sample) -> bool {
-        let wild = lock(&self.wild).clone();
+        let wild = self.wild.lock().clone();
         is_for(&wild, pattern, sample.key_expr())
     }
 
@@ -611,7 +610,7 @@ impl Shared {
             let wait = if is_busy { TICK * state.crowd().min(20) } else { 20 * TICK };
             if !state.is_due() && !state.is_closed {
                 state.sender_rests = true;
-                state = self.due.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+                self.due.wait_for(&mut state, wait);
                 state.sender_rests = false;
             }
         }
@@ -646,7 +645,7 @@ impl Shared {
                 return false;
             }
             state.waiting += 1;
-            state = self.room.wait_timeout(state, left.min(TICK)).unwrap_or_else(PoisonError::into_inner).0;
+            self.room.wait_for(&mut state, left.min(TICK));
             state.waiting -= 1;
         }
     }
@@ -673,8 +672,10 @@ impl Shared {
         };
         // Not under the lock: the session calls back.
         drop(declared);
-        [&self.due, &self.room, &self.came].iter().for_each(|all| all.notify_all());
-        let threads = std::mem::take(&mut *lock(&self.threads));
+        [&self.due, &self.room, &self.came].iter().for_each(|all| {
+            all.notify_all();
+        });
+        let threads = std::mem::take(&mut *self.threads.lock());
         let me: ThreadId = thread::current().id();
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
             // An error means that a callback panicked, which was printed.
@@ -688,9 +689,9 @@ impl Shared {
         }
         drop(state);
         self.hand_over_rest();
-        drop(lock(&self.declared).take());
-        lock(&self.ros_subscribers).clear();
-        lock(&self.interest).clear();
+        drop(self.declared.lock().take());
+        self.ros_subscribers.lock().clear();
+        self.interest.lock().clear();
         if let Err(error) = self.session.close().wait() {
             log::debug!("{}: {error}", self.endpoint);
         }
@@ -705,6 +706,6 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }

@@ -1,14 +1,8 @@
 //! What comes: Zenoh's threads note it, and a thread of the port hands it to the node.
 
-use std::{
-    borrow::Cow,
-    cell::RefCell,
-    sync::{Arc, MutexGuard, PoisonError},
-    task::Poll,
-    thread,
-    time::Duration,
-};
+use std::{borrow::Cow, cell::RefCell, sync::Arc, task::Poll, thread, time::Duration};
 
+use parking_lot::MutexGuard;
 use polywire_core::{
     envelope::{Envelope, Id128},
     frame::{Frame, Limits, parse_datagram_frame},
@@ -23,7 +17,6 @@ use super::{
         Aligned, Event, LinkId, LinkInfo, LinkSink,
         foreign::{encoding, since_1970},
         inline,
-        pipe::lock,
     },
     attachment::{self, Attached},
     inbox::{Arrival, Arrived, Message, Origin},
@@ -119,7 +112,7 @@ impl Shared {
         payload: &ZBytes,
     ) {
         let changes = near.as_ref().err().copied();
-        let sink = near.ok().or_else(|| lock(&self.sinks).get(&link).cloned());
+        let sink = near.ok().or_else(|| self.sinks.lock().get(&link).cloned());
         let sink = sink.filter(|sink| {
             HERE.with(|here| {
                 let mut place = here.take();
@@ -212,7 +205,7 @@ impl Shared {
             let mut state = self.lock();
             if state.inbox.is_empty() && !state.is_closed {
                 state.hands_rest = true;
-                state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.came.wait(&mut state);
                 state.hands_rest = false;
             }
         }
@@ -313,7 +306,7 @@ impl Shared {
             }
             Arrival::Down(info, reason, keys) => {
                 hands.forget(link);
-                lock(&self.sinks).remove(&link);
+                self.sinks.lock().remove(&link);
                 sink.down();
                 self.sink.event(Event::Disconnected { link: *info, reason });
                 keys.iter().for_each(|key| self.unlisten(key));
@@ -324,7 +317,7 @@ impl Shared {
 
     fn up(&self, info: &LinkInfo) {
         let sink = self.sink.link(info);
-        lock(&self.sinks).insert(info.id, sink);
+        self.sinks.lock().insert(info.id, sink);
         self.sink.event(Event::Connected(info.clone()));
     }
 
@@ -339,7 +332,7 @@ impl Shared {
     fn sink_of(&self, hands: &mut Hands, link: LinkId) -> Option<Arc<dyn LinkSink>> {
         if hands.last.as_ref().is_none_or(|(last, _)| *last != link) {
             hands.drained();
-            hands.last = Some((link, lock(&self.sinks).get(&link)?.clone()));
+            hands.last = Some((link, self.sinks.lock().get(&link)?.clone()));
         }
         hands.last.as_ref().map(|(_, sink)| sink.clone())
     }

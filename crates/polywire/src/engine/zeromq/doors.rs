@@ -5,16 +5,16 @@ use std::{
     collections::HashMap,
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{
     super::{
         EngineOptions, Principal,
-        pipe::lock,
         sockets::{self, Family, SocketStream},
         stream::Connection,
         tcp, unix,
@@ -65,7 +65,7 @@ impl Doors {
                 Place::Ipc(path) => doors.bind(&unix::FAMILY, SockAddr::unix(Place::path_of_nodes(path))?)?,
                 Place::Inproc(name) => {
                     let door = Door { callers: Vec::new(), wake: doors.wake.clone() };
-                    lock(&CALLERS).get_or_insert_default().insert(name.clone(), door);
+                    CALLERS.lock().get_or_insert_default().insert(name.clone(), door);
                     doors.inproc.push(name.clone());
                 }
             }
@@ -93,7 +93,7 @@ impl Doors {
             self.wake.clear();
         }
         for name in &self.inproc {
-            let caller = lock(&CALLERS).as_mut().and_then(|all| all.get_mut(name)?.callers.pop());
+            let caller = CALLERS.lock().as_mut().and_then(|all| all.get_mut(name)?.callers.pop());
             if let Some(caller) = caller {
                 return Ok(Some(connection(caller)));
             }
@@ -118,7 +118,7 @@ impl Doors {
             let _ = socket.shutdown(std::net::Shutdown::Both);
             family.unbound(address);
         }
-        if let Some(all) = &mut *lock(&CALLERS) {
+        if let Some(all) = &mut *CALLERS.lock() {
             all.retain(|name, door| !(self.inproc.contains(name) && Arc::ptr_eq(&door.wake, &self.wake)));
         }
     }
@@ -144,7 +144,7 @@ pub(super) fn call(place: &Place, port: u16, options: &EngineOptions) -> io::Res
         }
         Place::Inproc(name) => {
             let (here, there) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
-            let mut callers = lock(&CALLERS);
+            let mut callers = CALLERS.lock();
             let door = callers.as_mut().and_then(|all| all.get_mut(name)).ok_or(io::ErrorKind::NotFound)?;
             door.callers.push(there);
             door.wake.wake();

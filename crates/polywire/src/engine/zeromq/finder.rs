@@ -3,16 +3,16 @@
 
 use std::{
     io,
-    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex};
 use polywire_core::frame::Hello;
 
 use super::{
     super::{
         EngineOptions,
-        pipe::lock,
         stream::{Connection, Listener, Peer, Rendezvous},
     },
     address::{Nodes, Place},
@@ -69,7 +69,7 @@ impl Finder {
 
     /// Who publishes at the endpoint of this number.
     pub(super) fn met(&self, number: usize) -> Met {
-        lock(&self.met).get(number).copied().unwrap_or(Met::Foreign)
+        self.met.lock().get(number).copied().unwrap_or(Met::Foreign)
     }
 
     /// A node has answered. Returns whether that is news.
@@ -104,12 +104,12 @@ impl Finder {
     }
 
     fn note(&self, number: usize, change: impl FnOnce(&mut Met) -> bool) -> bool {
-        lock(&self.met).get_mut(number).is_some_and(change)
+        self.met.lock().get_mut(number).is_some_and(change)
     }
 
     /// Makes the mesh ask again who is there.
     fn look_again(&self) {
-        *lock(&self.is_woken) = true;
+        *self.is_woken.lock() = true;
         self.woken.notify_all();
     }
 
@@ -142,7 +142,7 @@ impl Rendezvous for Arc<Finder> {
     }
 
     fn peers(&self) -> io::Result<Vec<Peer>> {
-        let met = lock(&self.met);
+        let met = self.met.lock();
         let nodes = self.places.iter().zip(&*met).filter_map(|(place, met)| match met {
             Met::Node(card) if card.hello != self.me => {
                 Some(Peer { address: place.to_string(), hello: Some(card.hello) })
@@ -163,13 +163,13 @@ impl Rendezvous for Arc<Finder> {
 
     fn wait(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
-        let mut is_woken = lock(&self.is_woken);
+        let mut is_woken = self.is_woken.lock();
         while !std::mem::take(&mut *is_woken) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            is_woken = self.woken.wait_timeout(is_woken, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.woken.wait_for(&mut is_woken, left);
         }
     }
 

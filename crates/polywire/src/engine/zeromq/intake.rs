@@ -4,10 +4,11 @@
 use std::{
     collections::BTreeSet,
     os::fd::AsFd as _,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire_core::{
     envelope::{Envelope, Id128},
     topic,
@@ -18,7 +19,6 @@ use super::{
     super::{
         Aligned, Disconnect, Event, LinkInfo, LinkSink,
         foreign::{News, encoding},
-        pipe::lock,
     },
     card,
     finder::Met,
@@ -186,12 +186,12 @@ impl Shared {
         let mut news: Vec<News> = Vec::new();
         let message = read(frames);
         match &message {
-            Ok(message) if !lock(&self.interest).fits(message.topic) => return,
+            Ok(message) if !self.interest.lock().fits(message.topic) => return,
             // A node's answer to another one, which a subscription to everything brings.
             Err(_) if frames.first().is_some_and(|topic| card::is_question(topic)) => return,
             Ok(Read { topic, payload, encoding }) => {
                 let tell = |_, what| news.push(what);
-                lock(&self.foreign).take(
+                self.foreign.lock().take(
                     (*topic).into(),
                     encoding::read(encoding),
                     clock::wall_ns(),
@@ -202,7 +202,7 @@ impl Shared {
             Err(reason) => {
                 let tell = |_, what| news.push(what);
                 let name = frames.first().map(name).unwrap_or_default();
-                lock(&self.foreign).ignore(&name, (*reason).into(), tell);
+                self.foreign.lock().ignore(&name, (*reason).into(), tell);
             }
         }
         // Without a lock: the node answers.
@@ -222,7 +222,7 @@ impl Shared {
                     let payload = message.as_ref().map_or(&[][..], |message| message.payload);
                     let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
                     hands.with(|sink, place| sink.message(&envelope, place.place(payload)));
-                    lock(&self.foreign).taken(payload.len());
+                    self.foreign.lock().taken(payload.len());
                 }
             }
         }
@@ -239,7 +239,7 @@ impl Source {
     fn subscribe(&mut self, interest: &Mutex<Interest>) -> Result<(), Error> {
         let Some(socket) = &self.socket else { return Ok(()) };
         let (version, wanted) = {
-            let interest = lock(interest);
+            let interest = interest.lock();
             if self.version == Some(interest.version) {
                 return Ok(());
             }
@@ -279,7 +279,7 @@ impl Hands {
 /// What the subscribers of this node want.
 impl Shared {
     pub(super) fn want(&self, pattern: &str, change: impl FnOnce(&mut Interest, &str)) {
-        change(&mut lock(&self.interest), pattern);
+        change(&mut self.interest.lock(), pattern);
         self.intake.wake();
     }
 }

@@ -6,17 +6,15 @@ use std::{
     hash::{BuildHasher as _, RandomState},
     io,
     os::fd::OwnedFd,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire_zeromq::{Context, Error, Kind, Message, Socket, Wait};
 
 use super::{
-    super::{Overflow, pipe::lock},
+    super::Overflow,
     card::{self, Card},
 };
 
@@ -88,18 +86,18 @@ impl Outlet {
 
     /// Binds an endpoint. Returns it with the port that the system has chosen.
     pub(super) fn bind(&self, endpoint: &str) -> Result<String, Error> {
-        let out = lock(&self.out);
+        let out = self.out.lock();
         out.socket.bind(endpoint)?;
         out.socket.last_endpoint()
     }
 
     pub(super) fn connect(&self, endpoint: &str) -> Result<(), Error> {
-        lock(&self.out).socket.connect(endpoint)
+        self.out.lock().socket.connect(endpoint)
     }
 
     /// Answers nodes that ask from now on.
     pub(super) fn introduce(&self, card: Card) {
-        lock(&self.out).card = Some(card);
+        self.out.lock().card = Some(card);
     }
 
     /// Whether somebody subscribes who is not known to be a node.
@@ -116,7 +114,7 @@ impl Outlet {
         };
         let began = Instant::now();
         loop {
-            let mut out = lock(&self.out);
+            let mut out = self.out.lock();
             let left = patience.saturating_sub(began.elapsed());
             let has_patience = !left.is_zero() && !out.is_stalled;
             out.set_lossless(true)?;
@@ -137,7 +135,7 @@ impl Outlet {
 
     /// Reads what subscribers want, and answers nodes.
     pub(super) fn look(&self) -> Result<(), Error> {
-        self.read_subscriptions(&mut lock(&self.out))
+        self.read_subscriptions(&mut self.out.lock())
     }
 
     fn read_subscriptions(&self, out: &mut Out) -> Result<(), Error> {

@@ -5,13 +5,14 @@ use std::{
     collections::HashMap,
     io,
     sync::{
-        Arc, Mutex, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, RwLock};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128, Kind as MessageKind},
     frame::{Answer, Start},
@@ -25,7 +26,6 @@ use super::{
             Writers, encoding,
             openness::{is_best_effort, is_private},
         },
-        pipe::lock,
         stream,
     },
     address::{Address, Place},
@@ -126,9 +126,9 @@ impl ZeromqPort {
         let (shared, intake, context) = (self.shared.clone(), self.shared.clone(), context.clone());
         let start = |name: &str, work: Box<dyn FnOnce() + Send>| thread::Builder::new().name(name.into()).spawn(work);
         let asks = start("pw-zeromq-ask", Box::new(move || shared.ask(asking)))?;
-        lock(&self.threads).push(asks);
+        self.threads.lock().push(asks);
         let takes = start("pw-zeromq-in", Box::new(move || intake.take_in(&context, bound)))?;
-        lock(&self.threads).push(takes);
+        self.threads.lock().push(takes);
         Ok(())
     }
 
@@ -138,7 +138,7 @@ impl ZeromqPort {
         // An application that knows no kinds would take the end of an instance for a value.
         let is_end = matches!(envelope.kind, MessageKind::Dispose | MessageKind::Unregister);
         let Some(outlet) = heard.filter(|_| !is_end) else { return Sent::default() };
-        let open = self.open.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&envelope.channel).cloned();
+        let open = self.open.read().get(&envelope.channel).cloned();
         let Some(open) = open.filter(|_| payload.len() <= self.shared.local.options.limits.frame_bytes) else {
             return Sent::default();
         };
@@ -159,7 +159,7 @@ impl ZeromqPort {
 
     fn tell_drop(&self, topic: &str) {
         let event = {
-            let mut drops = lock(&self.drops);
+            let mut drops = self.drops.lock();
             drops.untold += 1;
             let now = Instant::now();
             if drops.told.is_some_and(|told| now.saturating_duration_since(told) < TELL_AGAIN) {
@@ -187,7 +187,7 @@ impl Port for ZeromqPort {
             };
             let encoding = self.has_encoding.then(|| encoding::of(announcement));
             let open = Arc::new(Open { topic: announcement.topic.clone(), encoding, overflow });
-            self.open.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(channel, open);
+            self.open.write().insert(channel, open);
         }
         Ok(channel)
     }
@@ -214,12 +214,12 @@ impl Port for ZeromqPort {
     }
 
     fn retire(&self, channel: ChannelId) {
-        self.open.write().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&channel);
+        self.open.write().remove(&channel);
         self.links.retire(channel);
     }
 
     fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
-        if !lock(&self.shared.foreign).answered(link, channel, &answer) {
+        if !self.shared.foreign.lock().answered(link, channel, &answer) {
             self.links.answer(link, channel, answer);
         }
     }
@@ -262,7 +262,7 @@ impl Port for ZeromqPort {
         self.shared.intake.wake();
         self.links.close();
         let me = thread::current().id();
-        for thread in std::mem::take(&mut *lock(&self.threads)).into_iter().filter(|one| one.thread().id() != me) {
+        for thread in std::mem::take(&mut *self.threads.lock()).into_iter().filter(|one| one.thread().id() != me) {
             // An error means that a callback panicked, which was printed.
             let _ = thread.join();
         }

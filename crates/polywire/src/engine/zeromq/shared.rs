@@ -1,10 +1,11 @@
 //! What the port and its two threads share.
 
 use std::{
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use polywire_zeromq::{Context, Error, Kind, Socket};
 
 use super::{

@@ -17,7 +17,7 @@ use polywire_dds::{Endpoint, Guid};
 
 use super::{
     super::{
-        super::{late, pipe::lock},
+        super::late,
         deferred::Task,
         peer::{Link, ReadEnd},
         policies,
@@ -70,14 +70,14 @@ impl Worker {
     }
 
     fn look_for_readers(&mut self, now: Instant) {
-        let channels: Vec<Arc<Channel>> = lock(&self.shared.state).channels.values().cloned().collect();
+        let channels: Vec<Arc<Channel>> = self.shared.state.lock().channels.values().cloned().collect();
         let pairs = channels.iter().flat_map(|channel| {
             let unmatched = self.unmatched(channel).into_iter().filter(|reader| self.should_match(channel, reader));
             unmatched.map(move |reader| ((channel.id, reader.guid), (channel, reader.participant)))
         });
         let pairs: BTreeMap<(ChannelId, Guid), (&Arc<Channel>, Guid)> = pairs.collect();
         let late = late_ones(&mut self.denied.readers, pairs.keys().copied(), now);
-        let told = std::mem::replace(&mut lock(&self.shared.state).denied, late.clone());
+        let told = std::mem::replace(&mut self.shared.state.lock().denied, late.clone());
         for (channel, participant) in late.difference(&told).filter_map(|pair| pairs.get(pair)) {
             self.refuse_for(channel, *participant, NOT_ALLOWED.into());
         }
@@ -98,7 +98,7 @@ impl Worker {
 
     fn look_for_writers(&mut self, now: Instant) {
         let waiting: Vec<((Guid, ChannelId), Guid, Arc<ReadEnd>)> = {
-            let state = lock(&self.shared.state);
+            let state = self.shared.state.lock();
             let all = state.peers.iter().flat_map(|(guid, peer)| peer.incoming.iter().map(move |it| (*guid, it)));
             all.filter_map(|(guid, (channel, incoming))| {
                 let end = incoming.reading.as_ref()?.reader.clone()?;
@@ -148,7 +148,7 @@ impl Worker {
     }
 
     fn announcement(&self, guid: Guid, channel: ChannelId) -> Option<(Arc<Link>, Start, Arc<Announcement>)> {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let peer = state.peers.get(&guid)?;
         let incoming = peer.incoming.get(&channel)?;
         let start = Start { sequence: incoming.position, timestamp_ns: 0 };

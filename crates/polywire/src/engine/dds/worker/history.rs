@@ -12,7 +12,7 @@ use polywire_dds::{Guid, Sample};
 
 use super::{
     super::{
-        super::{Aligned, LinkId, pipe::lock},
+        super::{Aligned, LinkId},
         deferred::Task,
         form,
         hands::Hands,
@@ -28,7 +28,7 @@ impl Worker {
     /// Whether the node has not said yet whether it wants the messages of this writer, which is no
     /// node's.
     pub(super) fn is_early(&self, writer: Guid) -> bool {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         let peer = state.peers.get_mut(&writer.participant()).filter(|peer| peer.node.is_none());
         let Some(peer) = peer else { return false };
         let Some(incoming) = peer.by_writer.get(&writer).and_then(|channel| peer.incoming.get_mut(channel)) else {
@@ -41,7 +41,7 @@ impl Worker {
     /// The node wants a channel: what came before goes first.
     pub(super) fn take_early(&mut self, hands: &mut Hands, guid: Guid, channel: ChannelId) {
         let (writer, end, samples) = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let Some(incoming) = state.incoming(guid, channel) else { return };
             let (Some(writer), Some(reading)) = (incoming.writer, &incoming.reading) else { return };
             let mut early = self.early.take(writer);
@@ -58,7 +58,7 @@ impl Worker {
 
     /// The node does not want a channel.
     pub(super) fn drop_early(&mut self, guid: Guid, channel: ChannelId) {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         if let Some(incoming) = state.incoming(guid, channel)
             && let Some(writer) = incoming.writer
         {
@@ -68,7 +68,7 @@ impl Worker {
 
     /// The writer of which a channel brings what it keeps.
     pub(super) fn history_of(&self, link: LinkId, channel: ChannelId) -> Option<Guid> {
-        lock(&self.shared.state).peer_of(link)?.1.incoming.get(&channel)?.history_of
+        self.shared.state.lock().peer_of(link)?.1.incoming.get(&channel)?.history_of
     }
 
     /// The node wants what a writer keeps, or does not want it any more.
@@ -88,7 +88,7 @@ impl Worker {
             // Everything is still to come, in the channel itself.
             return self.tell_kept(hands, &replay);
         }
-        let endpoint = lock(&self.shared.state).writers.get(&writer).cloned();
+        let endpoint = self.shared.state.lock().writers.get(&writer).cloned();
         let Some(endpoint) = endpoint else { return };
         match self.open_reader(&endpoint, EndId::next(), replay.taker()) {
             Ok(end) => {
@@ -101,7 +101,7 @@ impl Worker {
 
     /// Whether messages of a writer came while nobody wanted them, or nobody wants them now.
     fn has_missed(&self, writer: Guid) -> bool {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let incoming = state.peers.get(&writer.participant()).and_then(|peer| {
             let channel = peer.by_writer.get(&writer)?;
             peer.incoming.get(channel)
@@ -132,7 +132,7 @@ impl Worker {
         let samples = replay.samples(way.map_or(u64::MAX, |way| way.place.last));
         let keys = way.and_then(|way| way.keys.as_ref());
         let (link, id, mut last) = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let Some(peer) = state.peers.get_mut(&writer.participant()) else { return };
             let (link, incoming) = (peer.link.clone(), peer.incoming.get(&history));
             let (Some(link), Some(incoming)) = (link, incoming) else { return };
@@ -146,7 +146,7 @@ impl Worker {
             let payload = sample.map(|sample| payload(keys, &sample)).unwrap_or_default();
             link.sink.message(&envelope, Aligned::default().place(&payload));
         });
-        if let Some(incoming) = lock(&self.shared.state).incoming(writer.participant(), history) {
+        if let Some(incoming) = self.shared.state.lock().incoming(writer.participant(), history) {
             incoming.position = last;
         }
         self.touch(&link);
@@ -155,7 +155,7 @@ impl Worker {
     /// The writer of a history channel has gone.
     pub(super) fn forget_history(&mut self, link: &Arc<Link>, writer: Guid, history: ChannelId) {
         self.end_replays(|replay| replay.writer == writer);
-        if let Some(peer) = lock(&self.shared.state).peers.get_mut(&writer.participant()) {
+        if let Some(peer) = self.shared.state.lock().peers.get_mut(&writer.participant()) {
             peer.incoming.remove(&history);
         }
         link.sink.retired(history);

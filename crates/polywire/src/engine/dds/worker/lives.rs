@@ -4,18 +4,15 @@
 use polywire_core::envelope::ChannelId;
 use polywire_dds::Guid;
 
-use super::{
-    super::{super::pipe::lock, peer::EndId},
-    Worker,
-};
+use super::{super::peer::EndId, Worker};
 
 impl Worker {
     /// A writer of a reader is alive or is not, as DDS finds by its lease, or has left.
     pub(super) fn lives(&self, end: EndId, writer: u64, is_alive: Option<bool>) {
-        let end = lock(&self.shared.state).read_ends().find(|known| known.id == end);
+        let end = self.shared.state.lock().read_ends().find(|known| known.id == end);
         let Some(writer) = end.and_then(|end| end.silent.note(&end.reader, writer, is_alive)) else { return };
         let channel = {
-            let state = lock(&self.shared.state);
+            let state = self.shared.state.lock();
             state.peers.get(&writer.participant()).and_then(|peer| peer.by_writer.get(&writer)).copied()
         };
         channel.into_iter().for_each(|channel| self.tell_life(writer.participant(), channel));
@@ -24,7 +21,7 @@ impl Worker {
     /// Tells the node whether the writer of a channel is alive. It may know.
     pub(super) fn tell_life(&self, guid: Guid, channel: ChannelId) {
         let found = {
-            let state = lock(&self.shared.state);
+            let state = self.shared.state.lock();
             let peer = state.peers.get(&guid).filter(|peer| peer.node.is_none());
             peer.and_then(|peer| {
                 let incoming = peer.incoming.get(&channel)?;

@@ -12,7 +12,6 @@ use polywire_dds::{Endpoint, Guid};
 
 use super::{
     super::{
-        super::pipe::lock,
         peer::Interest,
         policies::{TYPE_CONSISTENCY, policy_name},
         state::Channel,
@@ -90,7 +89,7 @@ impl Worker {
     /// Readers of a channel's topic and type that it does not have.
     pub(super) fn unmatched(&self, channel: &Channel) -> Vec<Endpoint> {
         let matched: BTreeSet<Guid> = channel.writer.readers().into_iter().collect();
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let is_foreign = |guid: &Guid| state.peers.get(guid).is_some_and(|peer| peer.node.is_none());
         let is_unmatched = |reader: &&Endpoint| {
             (&reader.topic, &reader.type_name) == (&channel.topic, &channel.type_name)
@@ -113,7 +112,7 @@ impl Worker {
     /// Tells the node why a participant's reader does not have a channel.
     pub(super) fn refuse_for(&self, channel: &Channel, participant: Guid, reason: String) {
         let Some(link) = self.foreign_link(participant) else { return };
-        lock(&channel.sending).interest.entry(link.info.id).or_insert((link.clone(), Interest::Unwanted));
+        channel.sending.lock().interest.entry(link.info.id).or_insert((link.clone(), Interest::Unwanted));
         link.sink.answered(channel.id, &Answer::Refuse(reason));
     }
 }

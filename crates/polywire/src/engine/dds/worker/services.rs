@@ -11,9 +11,7 @@ use polywire_core::{
 use polywire_dds::Guid;
 
 use super::{
-    super::{
-        super::pipe::lock, form::Form, name::Naming, peer::ReadEnd, rpc, service::Call, state::Channel, types::Known,
-    },
+    super::{form::Form, name::Naming, peer::ReadEnd, rpc, service::Call, state::Channel, types::Known},
     Worker,
 };
 
@@ -40,7 +38,7 @@ impl Worker {
 
     /// Whether a channel has replies of a program that is not a node.
     pub(super) fn has_foreign_replies(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let peer = state.peers.get(&guid)?;
         let (_, role) = service_of(&peer.incoming.get(&channel)?.announcement.topic)?;
         Some(peer.node.is_none() && role == Role::Reply)
@@ -52,7 +50,7 @@ impl Worker {
         let settled = settling.take(Instant::now(), |guid, channel| self.finds_server(guid, channel));
         self.settling = settling;
         for (guid, channel) in settled {
-            let link = lock(&self.shared.state).peers.get(&guid).and_then(|peer| peer.link.clone());
+            let link = self.shared.state.lock().peers.get(&guid).and_then(|peer| peer.link.clone());
             link.into_iter().for_each(|link| link.sink.matched(channel));
         }
     }
@@ -61,7 +59,7 @@ impl Worker {
     /// of ours, the reader by a writer. `None` if the channel is not read.
     fn finds_server(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
         let (replies, end, requests): (Guid, Arc<ReadEnd>, Vec<Arc<Channel>>) = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let incoming = state.incoming(guid, channel)?;
             let end = incoming.reading.as_ref()?.reader.clone()?;
             let (writer, topic) = (incoming.writer?, request_topic(service_of(&incoming.announcement.topic)?.0));

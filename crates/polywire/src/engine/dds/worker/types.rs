@@ -12,13 +12,7 @@ use polywire_core::{
 use polywire_dds::{Discovery, Endpoint, Guid};
 
 use super::{
-    super::{
-        super::{LinkId, pipe::lock},
-        inbox::Item,
-        questions::Told,
-        state::State,
-        types::Known,
-    },
+    super::{super::LinkId, inbox::Item, questions::Told, state::State, types::Known},
     Worker,
 };
 
@@ -44,7 +38,7 @@ impl Worker {
     /// Sends the node the schema of a writer of a program that is not a node.
     pub(super) fn wanted(&self, link: LinkId, document: Id128) {
         let found = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let Some((_, peer)) = state.peer_of(link) else { return };
             let mut known = peer.incoming.values().filter(|incoming| incoming.announcement.schema == document);
             (peer.link.clone(), known.find_map(|incoming| incoming.document.clone()))
@@ -56,7 +50,7 @@ impl Worker {
 
     /// The node needs the type of a channel of ROS 2.
     pub(super) fn type_needed(&mut self, guid: Guid, channel: ChannelId, hash: TypeHash) {
-        if lock(&self.shared.state).types.document(&hash.to_string()).is_some() {
+        if self.shared.state.lock().types.document(&hash.to_string()).is_some() {
             return self.announce_again(guid, channel, hash);
         }
         if let Err(reason) = self.ask_for_type(guid, channel, hash) {
@@ -66,7 +60,7 @@ impl Worker {
 
     fn ask_for_type(&mut self, guid: Guid, channel: ChannelId, type_hash: TypeHash) -> Result<(), String> {
         let writer = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let incoming = state.incoming(guid, channel);
             let writer = incoming.and_then(|incoming| incoming.writer.or(incoming.history_of));
             writer.and_then(|writer| state.writers.get(&writer)).cloned()
@@ -83,7 +77,7 @@ impl Worker {
     pub(super) fn type_told(&mut self, (hash, told): Told) {
         let reason = told.as_ref().err().cloned();
         let document = told.ok().as_ref().map(Schema::to_bytes);
-        let (waiting, is_first) = lock(&self.shared.state).types.learn(&hash.to_string(), document, Instant::now());
+        let (waiting, is_first) = self.shared.state.lock().types.learn(&hash.to_string(), document, Instant::now());
         if let Some(reason) = reason.filter(|_| is_first) {
             log::warn!("{}: the type of ROS 2 with the hash {hash} is not known: {reason}", self.shared.endpoint);
         }
@@ -93,7 +87,7 @@ impl Worker {
     /// Announces a channel again: its type is known, or nobody tells it.
     fn announce_again(&mut self, guid: Guid, channel: ChannelId, hash: TypeHash) {
         let (link, announcement, writer) = {
-            let mut state = lock(&self.shared.state);
+            let mut state = self.shared.state.lock();
             let State { types, peers, .. } = &mut *state;
             let known = types.document(&hash.to_string()).and_then(|document| Known::of_document(document));
             let Some(peer) = peers.get_mut(&guid) else { return };
@@ -116,7 +110,7 @@ impl Worker {
     /// Types that nobody has told before, and are asked for again.
     pub(super) fn due_types(&self) -> Vec<(String, (Guid, ChannelId))> {
         let most = self.shared.options.limits.pending_documents;
-        lock(&self.shared.state).types.due(most, Instant::now())
+        self.shared.state.lock().types.due(most, Instant::now())
     }
 
     /// Sends questions, those for these types among them, and gives up those that were asked in
@@ -133,7 +127,7 @@ impl Worker {
 
     /// Whether a writer that has gone stays until its type is known: samples of it wait.
     pub(super) fn stays(&mut self, writer: Guid) -> bool {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let participant = writer.participant();
         let channel = state.peers.get(&participant).and_then(|peer| peer.by_writer.get(&writer));
         let is_asked = channel.is_some_and(|channel| state.types.is_asked((participant, *channel)));
