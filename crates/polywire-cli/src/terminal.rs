@@ -183,34 +183,52 @@ pub fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// Prints the library's log on standard error, at the level that this count of `--verbose` selects.
+/// Without `--verbose`, these are the warnings and errors of collectors and nodes of telemetry,
+/// which run for long and can tell them in no other way.
 pub fn log_from(verbose: u8) {
-    let level = match verbose {
-        0 => return,
-        1 => log::LevelFilter::Info,
-        _ => log::LevelFilter::Debug,
+    let (logger, level): (&'static Logger, _) = match verbose {
+        0 => (&Logger { is_verbose: false }, log::LevelFilter::Warn),
+        1 => (&Logger { is_verbose: true }, log::LevelFilter::Info),
+        _ => (&Logger { is_verbose: true }, log::LevelFilter::Debug),
     };
-    if log::set_logger(&Logger).is_ok() {
+    if log::set_logger(logger).is_ok() {
         log::set_max_level(level);
     }
 }
 
-struct Logger;
+/// Whether the log has what happens on the links.
+pub fn is_verbose() -> bool {
+    log::max_level() > log::LevelFilter::Warn
+}
+
+struct Logger {
+    is_verbose: bool,
+}
 
 impl log::Log for Logger {
     /// Accepts Polywire's own records, and warnings of the libraries that carry messages. Those of
     /// other dependencies, such as the compiler of machine code, are for their developers. Spans,
     /// whose target is `polywire` alone, are for `--trace`.
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        let is_of = |crates: &[&str]| crates.iter().any(|name| metadata.target().starts_with(name));
+        if !self.is_verbose {
+            return metadata.level() <= log::Level::Warn && is_of(&["polywire_collector", "polywire_telemetry"]);
+        }
         let is_own = metadata.target().strip_prefix("polywire").is_some_and(|rest| !rest.is_empty());
-        let is_library = ["cyclonedds", "zenoh"].iter().any(|name| metadata.target().starts_with(name));
-        is_own || (is_library && metadata.level() <= log::Level::Warn)
+        is_own || (metadata.level() <= log::Level::Warn && is_of(&["cyclonedds", "zenoh"]))
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        if self.enabled(record.metadata()) {
-            let text = message(&record.args().to_string());
-            let _ = writeln!(io::stderr(), "[{}] {text}", record.level().as_str().to_lowercase());
+        if !self.enabled(record.metadata()) {
+            return;
         }
+        let text = message(&record.args().to_string());
+        let level = record.level().as_str().to_lowercase();
+        let _ = match record.level() {
+            log::Level::Error if !self.is_verbose => writeln!(io::stderr(), "error: {text}"),
+            log::Level::Warn if !self.is_verbose => writeln!(io::stderr(), "warning: {text}"),
+            _ => writeln!(io::stderr(), "[{level}] {text}"),
+        };
     }
 
     fn flush(&self) {}

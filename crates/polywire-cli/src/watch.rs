@@ -8,7 +8,7 @@ use polywire::{
     engine::{Disconnect, Event},
 };
 
-use crate::terminal::Terminal;
+use crate::terminal::{self, Terminal};
 
 /// How many printed texts are remembered, so that none is printed twice. There is a limit because
 /// peers can cause any number of texts.
@@ -111,7 +111,7 @@ impl Watch {
     /// Prints each text once. Prints nothing if the log is on, because it shows the events.
     fn say(&mut self, event: &NodeEvent, terminal: &Terminal) {
         let text = event.to_string();
-        if log::max_level() != log::LevelFilter::Off || !self.said.insert(text.clone()) {
+        if terminal::is_verbose() || !self.said.insert(text.clone()) {
             return;
         }
         if self.said.len() > SAID {

@@ -294,6 +294,11 @@ impl Histogram {
     pub fn observe(&self, number: u64) {
         self.buckets[bucket(number)].fetch_add(1, Ordering::Relaxed);
     }
+
+    /// Counts a number that stands for so many.
+    pub(crate) fn observe_times(&self, number: u64, times: u64) {
+        self.buckets[bucket(number)].fetch_add(times, Ordering::Relaxed);
+    }
 }
 
 /// A sample of a [`Histogram`]. All but `count` is about the numbers since the previous sample, and

@@ -139,6 +139,18 @@ fn alerts_are_raised_and_cleared() {
 }
 
 #[test]
+fn an_alert_that_no_message_can_raise_is_told_without_being_asked() {
+    let folder = Folder::new();
+    folder.write("c.toml", "[collector]\ntopics = ['plant/*']\n[alerts.slip]\nprefix = 'plant'\nwhen = 'a/presure > 1 or a/ missing for 1h'\n[alerts.high]\nprefix = 'plant'\nwhen = 'a/pressure > 3'\n");
+    let mut collect = folder.start(&["collect", "--file", "c.toml"]);
+    assert_eq!(collect.line(), "collects plant/* at auto@local: alert high, alert slip");
+    publish(&folder, "plant/a", r#"{"id":1,"pressure":3.5}"#);
+    assert_eq!(collect.line(), "raised high at plant (warning): a/pressure = 3.5");
+    let ended = terminated(collect).with(0);
+    assert!(ended.errors.contains("warning: alert 'slip': 'a/presure': "), "{ended:?}");
+}
+
+#[test]
 fn slips_are_told() {
     let folder = Folder::new();
     let says = |arguments: &[&str], code: i32, text: &str| {

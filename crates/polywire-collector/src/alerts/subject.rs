@@ -12,6 +12,9 @@ use crate::entry::plain;
 
 /// The most characters of a value that are shown.
 const SHOWN: usize = 200;
+/// What is shown of a field that is missing, and of a topic of which any message will do.
+const MISSING: &str = "missing";
+const THERE: &str = "there";
 
 /// The state of a condition for the messages below one prefix, and of one instance.
 pub(super) struct Subject {
@@ -77,7 +80,11 @@ impl Subject {
             Term::Field(number) => match (condition.fields.get(*number), self.fields.get(*number)) {
                 (Some(Field { test: Test::Missing(time), .. }), Some(known)) => {
                     let since = known.came;
-                    self.is_over(since, *time, now)
+                    let is_missing = self.is_over(since, *time, now);
+                    if let Some(known) = self.fields.get_mut(*number).filter(|_| is_missing) {
+                        known.shown = MISSING.into();
+                    }
+                    is_missing
                 }
                 (_, known) => known.is_some_and(|known| known.passes),
             },
@@ -120,8 +127,10 @@ impl Known {
             self.came = now;
         }
         match &field.test {
-            // What it is does not matter.
-            Test::Missing(_) => {}
+            // What it is does not matter. Where any message will do, it has no value.
+            Test::Missing(_) if found.is_empty() => {}
+            Test::Missing(_) if field.path.is_empty() => self.shown = THERE.into(),
+            Test::Missing(_) => self.shown = found.first().map(show).unwrap_or_default(),
             Test::Changes => {
                 let hash = hash(&found);
                 self.passes = self.hash.is_some_and(|before| before != hash);
@@ -302,7 +311,14 @@ mod tests {
         assert!(!missing.message().unwrap() && missing.after(5.0));
         let mut any = Bench::new("p/ missing for 1h");
         any.after(3599.0);
-        assert!(!any.message().unwrap() && !any.after(3599.0) && any.after(1.0));
+        let shown = |bench: &Bench| bench.subject.values(&bench.condition).next().map(|(_, shown)| shown.to_owned());
+        assert!(!any.message().unwrap() && !any.after(3599.0));
+        assert_eq!(shown(&any).as_deref(), Some(THERE));
+        assert!(any.after(1.0));
+        assert_eq!(shown(&any).as_deref(), Some(MISSING));
+        assert_eq!(shown(&missing).as_deref(), Some(MISSING));
+        assert!(!missing.message().unwrap());
+        assert_eq!(shown(&missing).as_deref(), Some("0.5"));
     }
 
     #[test]

@@ -85,8 +85,13 @@ pub struct Spread(Histogram);
 impl Spread {
     /// Counts a number. One below 0, or none, counts as 0.
     pub fn observe(&self, number: f64) {
+        self.observe_times(number, 1);
+    }
+
+    /// Counts a number that stands for so many.
+    pub fn observe_times(&self, number: f64, times: u64) {
         // Beyond the range, the conversion takes the nearest end of it.
-        self.0.observe((number / GRAIN).round() as u64);
+        self.0.observe_times((number / GRAIN).round() as u64, times);
     }
 
     fn read(&self, key: &Key) -> MetricDistribution {

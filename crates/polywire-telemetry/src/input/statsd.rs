@@ -28,6 +28,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// The longest datagram of UDP.
 const MOST_BYTES: usize = 1 << 16;
 
+/// The most values that one stands for, however small its `@RATE` is.
+const MOST_TIMES: f64 = 1e6;
+
 pub(super) const PROBE: ProbeType = ProbeType {
     name: "statsd",
     summary: "What programs send to a StatsD server",
@@ -133,7 +136,10 @@ impl Line<'_> {
             // A sign means a change.
             "g" if value.starts_with(['+', '-']) => registry.gauge(key).iter().for_each(|gauge| gauge.add(number)),
             "g" => registry.gauge(key).iter().for_each(|gauge| gauge.set(number)),
-            "ms" | "h" | "d" => registry.spread(key).iter().for_each(|spread| spread.observe(number)),
+            "ms" | "h" | "d" => {
+                let times = (1.0 / rate).round().min(MOST_TIMES) as u64;
+                registry.spread(key).iter().for_each(|spread| spread.observe_times(number, times));
+            }
             _ => registry.refuse(),
         }
     }
@@ -173,13 +179,18 @@ mod tests {
     #[test]
     fn lines_change_figures() {
         let registry = Registry::default();
-        take(&registry, b"hits:2|c\nhits:1|c|@0.5\nlevel:5|g\nlevel:-1.5|g\n\nlevel:+1|g\r\nt:250|ms|#site:a,debug\n");
+        take(
+            &registry,
+            b"hits:2|c\nhits:1|c|@0.5\nlevel:5|g\nlevel:-1.5|g\n\nlevel:+1|g\r\nt:250|ms|#site:a,debug|@0.25\n\
+            u:9|h|@1e-300\n",
+        );
         let found = sample(&registry);
         let metrics: Vec<(&str, MetricKind, f64)> =
             found.metrics.iter().map(|metric| (metric.name.as_str(), metric.kind, metric.value)).collect();
         assert_eq!(metrics, [("hits", MetricKind::Counter, 4.0), ("level", MetricKind::Gauge, 4.5)]);
         let time = &found.distributions[0];
-        assert_eq!((time.name.as_str(), time.count, time.labels.len(), found.refused), ("t", 1, 2, 0));
+        assert_eq!((time.name.as_str(), time.count, time.labels.len(), found.refused), ("t", 4, 2, 0));
+        assert_eq!(found.distributions[1].count, MOST_TIMES as u64);
     }
 
     #[test]
