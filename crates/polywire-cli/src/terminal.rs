@@ -259,8 +259,10 @@ mod tests {
 
     #[test]
     fn libraries_that_carry_messages_are_heard() {
-        let is_heard =
-            |target, level| log::Log::enabled(&Logger, &log::Metadata::builder().target(target).level(level).build());
+        let hears = |is_verbose, target, level| {
+            log::Log::enabled(&Logger { is_verbose }, &log::Metadata::builder().target(target).level(level).build())
+        };
+        let is_heard = |target, level| hears(true, target, level);
         for own in ["polywire::node", "polywire_core::session"] {
             assert!(is_heard(own, log::Level::Trace));
         }
@@ -268,6 +270,9 @@ mod tests {
             assert!(is_heard(library, log::Level::Warn) && !is_heard(library, log::Level::Info));
         }
         assert!(!is_heard("polywire", log::Level::Error) && !is_heard("cranelift_codegen", log::Level::Error));
+        let is_heard = |target, level| hears(false, target, level);
+        assert!(is_heard("polywire_collector::alerts", log::Level::Warn) && !is_heard("zenoh", log::Level::Error));
+        assert!(!is_heard("polywire_collector::alerts", log::Level::Info) && !is_heard("polywire", log::Level::Error));
     }
 
     #[test]
