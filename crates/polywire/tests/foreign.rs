@@ -241,7 +241,8 @@ fn messages_of_a_new_writer_wait_for_the_thread_that_decides() {
     thread::sleep(Duration::from_millis(100));
     assert!(subscriber.try_recv().is_none(), "nobody has decided");
     drop(gate);
-    (writing.join().expect("written"), subscribing.join().expect("a subscriber"));
+    writing.join().expect("written");
+    subscribing.join().expect("a subscriber");
     assert_eq!(subscriber.recv_timeout(SOON).map(|sample| sample.value.id), Some(5));
     assert_eq!(subscriber.lost(), 0);
 }
