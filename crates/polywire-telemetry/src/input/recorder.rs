@@ -121,6 +121,6 @@ impl GaugeFn for Number {
 
 impl HistogramFn for Spread {
     fn record(&self, value: f64) {
-        self.observe(value);
+        self.observe(value, 1);
     }
 }

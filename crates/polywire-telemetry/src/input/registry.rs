@@ -83,13 +83,8 @@ fn number(bits: u64) -> Option<f64> {
 pub struct Spread(Histogram);
 
 impl Spread {
-    /// Counts a number. One below 0, or none, counts as 0.
-    pub fn observe(&self, number: f64) {
-        self.observe_times(number, 1);
-    }
-
-    /// Counts a number that stands for so many.
-    pub fn observe_times(&self, number: f64, times: u64) {
+    /// Counts a number that stands for so many. One below 0, or none, counts as 0.
+    pub fn observe(&self, number: f64, times: u64) {
         // Beyond the range, the conversion takes the nearest end of it.
         self.0.observe_times((number / GRAIN).round() as u64, times);
     }
@@ -241,13 +236,13 @@ mod tests {
     fn distributions_know_small_and_strange_numbers() {
         let registry = Registry::default();
         let spread = registry.spread(key("s")).expect("new");
-        [0.000_003, 0.25, 1.0].into_iter().for_each(|number| spread.observe(number));
+        [0.000_003, 0.25, 1.0].into_iter().for_each(|number| spread.observe(number, 1));
         let mut sample = Metrics::default();
         registry.read(&mut sample);
         let found = &sample.distributions[0];
         assert_eq!((found.count, found.least), (3, 0.000_003));
         assert!((found.p50 - 0.25).abs() < 0.25 / 16.0 && (found.most - 1.0).abs() < 1.0 / 16.0, "{found:?}");
-        [f64::NAN, -1.0, f64::INFINITY].into_iter().for_each(|number| spread.observe(number));
+        [f64::NAN, -1.0, f64::INFINITY].into_iter().for_each(|number| spread.observe(number, 1));
         registry.read(&mut sample);
         assert_eq!((sample.distributions[0].count, sample.distributions[0].p50), (6, 0.0));
     }

@@ -138,7 +138,7 @@ impl Line<'_> {
             "g" => registry.gauge(key).iter().for_each(|gauge| gauge.set(number)),
             "ms" | "h" | "d" => {
                 let times = (1.0 / rate).round().min(MOST_TIMES) as u64;
-                registry.spread(key).iter().for_each(|spread| spread.observe_times(number, times));
+                registry.spread(key).iter().for_each(|spread| spread.observe(number, times));
             }
             _ => registry.refuse(),
         }

@@ -103,7 +103,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         let fresh = || self.registry.spread(key("span_seconds", ("span", metadata.name()), metadata));
         let times = of_place(&self.spans, metadata, fresh);
         if let (Some(times), Some(opened)) = (times, opened) {
-            times.observe(opened.elapsed().as_secs_f64());
+            times.observe(opened.elapsed().as_secs_f64(), 1);
         }
     }
 }
@@ -172,7 +172,7 @@ impl Fields<'_> {
         match figure {
             Figure::Counter => self.0.counter(key).iter().for_each(|counter| counter.add(number)),
             Figure::Gauge => self.0.gauge(key).iter().for_each(|gauge| gauge.set(number)),
-            Figure::Histogram => self.0.spread(key).iter().for_each(|spread| spread.observe(number)),
+            Figure::Histogram => self.0.spread(key).iter().for_each(|spread| spread.observe(number, 1)),
         }
     }
 }
