@@ -109,6 +109,10 @@ impl Lookups {
         self.0.remove(&end);
     }
 
+    pub(super) fn has(&self, end: Guid) -> bool {
+        self.0.contains_key(&end)
+    }
+
     /// The participants of the ends.
     pub(super) fn participants(&self) -> impl Iterator<Item = Guid> {
         self.0.values().map(|lookup| lookup.end.participant)

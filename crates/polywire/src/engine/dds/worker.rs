@@ -63,7 +63,7 @@ pub(super) struct Worker {
     greeted: Option<Instant>,
     lookups: Lookups,
     questions: Questions,
-    /// Writers that have gone, while their samples wait for their types.
+    /// Writers that have gone, while their samples wait for the node's answer.
     leaving: BTreeSet<Guid>,
     mismatched: Mismatched,
     /// Where names are those of ROS 2.
@@ -594,6 +594,8 @@ impl Worker {
             }
             Some((_, Answered::Noted)) | None => {}
         }
+        let answered = self.shared.state.lock().peer_of(link).and_then(|(_, peer)| peer.incoming.get(&channel)?.writer);
+        answered.into_iter().for_each(|writer| self.let_go(writer));
     }
 
     /// Opens the reader of a channel that the node wants, if its writer is known, and sends the

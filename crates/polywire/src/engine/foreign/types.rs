@@ -77,12 +77,6 @@ impl<C: Copy + Ord> Types<C> {
         }
     }
 
-    /// Whether a channel waits for its type.
-    #[cfg(feature = "dds")]
-    pub(in crate::engine) fn is_asked(&self, channel: C) -> bool {
-        self.asked.values().any(|channels| channels.contains(&channel))
-    }
-
     /// The type is known now, or nobody has told it. Gives the channels that have waited for it,
     /// and whether the type has failed for the first time.
     pub(in crate::engine) fn learn(

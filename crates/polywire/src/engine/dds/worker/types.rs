@@ -32,6 +32,9 @@ impl Worker {
                 log::warn!("{endpoint}: the type {type_name} of '{topic}' is compared by its name alone: {why}");
             }
             self.foreign_writer(&writer, found.ok().flatten().as_ref());
+            if self.is_answered(writer.guid).is_none() {
+                self.let_go(writer.guid);
+            }
         }
     }
 
@@ -86,7 +89,7 @@ impl Worker {
 
     /// Announces a channel again: its type is known, or nobody tells it.
     fn announce_again(&mut self, guid: Guid, channel: ChannelId, hash: TypeHash) {
-        let (link, announcement, writer) = {
+        let (link, announcement) = {
             let mut state = self.shared.state.lock();
             let State { types, peers, .. } = &mut *state;
             let known = types.document(&hash.to_string()).and_then(|document| Known::of_document(document));
@@ -98,13 +101,9 @@ impl Worker {
                 known.describe(&mut announcement);
                 (incoming.announcement, incoming.document) = (Arc::new(announcement), Some(known.document));
             }
-            (link, incoming.announcement.clone(), incoming.writer)
+            (link, incoming.announcement.clone())
         };
         link.sink.announced(channel, Start::default(), &announcement);
-        // The node's answer is in front of it.
-        if let Some(writer) = writer.filter(|writer| self.leaving.remove(writer)) {
-            self.shared.inbox.tell(Item::Discovered(Box::new(Discovery::Gone(writer))));
-        }
     }
 
     /// Types that nobody has told before, and are asked for again.
@@ -125,12 +124,28 @@ impl Worker {
         failed.into_iter().for_each(|told| self.type_told(told));
     }
 
-    /// Whether a writer that has gone stays until its type is known: samples of it wait.
+    /// Whether a writer that has gone stays until the node has answered its channel: samples of it
+    /// wait for that.
     pub(super) fn stays(&mut self, writer: Guid) -> bool {
+        let is_answered = self.is_answered(writer).unwrap_or_else(|| !self.lookups.has(writer));
+        let stays = !is_answered && self.early.has(writer);
+        if stays {
+            self.leaving.insert(writer);
+        }
+        stays
+    }
+
+    /// No sample of a writer waits any more: if it has gone, it ends now.
+    pub(super) fn let_go(&mut self, writer: Guid) {
+        if self.leaving.remove(&writer) {
+            self.shared.inbox.tell(Item::Discovered(Box::new(Discovery::Gone(writer))));
+        }
+    }
+
+    /// Whether the node has answered the channel of a writer. `None` if there is none.
+    fn is_answered(&self, writer: Guid) -> Option<bool> {
         let state = self.shared.state.lock();
-        let participant = writer.participant();
-        let channel = state.peers.get(&participant).and_then(|peer| peer.by_writer.get(&writer));
-        let is_asked = channel.is_some_and(|channel| state.types.is_asked((participant, *channel)));
-        is_asked && self.early.has(writer) && self.leaving.insert(writer)
+        let peer = state.peers.get(&writer.participant())?;
+        Some(peer.incoming.get(peer.by_writer.get(&writer)?)?.is_answered)
     }
 }
