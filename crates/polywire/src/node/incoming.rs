@@ -425,7 +425,8 @@ impl Incoming {
         let Some(missed) = self.lock().undecided.remove(&channel) else { return };
         self.settled.notify_all();
         if missed > 0 {
-            self.subscribers(channel).iter().for_each(|route| route.missed(missed));
+            let readers = self.channels().open.get(&channel).map(|known| known.slots.clone()).unwrap_or_default();
+            readers.iter().for_each(|(route, _)| route.missed(missed));
         }
     }
 
@@ -437,14 +438,6 @@ impl Incoming {
             driven.undecided.contains_key(&channel) && driven.deciding.is_some_and(|thread| thread != here)
         };
         self.settled.wait_while_for(&mut self.lock(), is_left, LONGEST_DECISION);
-    }
-
-    /// Those who read a channel, and those who cannot.
-    fn subscribers(&self, channel: ChannelId) -> Vec<Arc<dyn Route>> {
-        let channels = self.channels();
-        let Some(known) = channels.open.get(&channel) else { return Vec::new() };
-        let refused = known.refused.iter().map(|(route, _)| route.clone());
-        known.slots.iter().map(|(route, _)| route.clone()).chain(refused).collect()
     }
 
     /// The channel as it is now. `None` if it has closed.
@@ -540,18 +533,15 @@ impl Incoming {
         }
     }
 
-    /// A message came that nobody reads. Those who cannot read it, or cannot yet, miss it. Nodes
-    /// send none to them.
+    /// A message came that nobody reads. If it is not decided yet who reads its channel, those who
+    /// will have missed it.
     #[cold]
     fn unread(&self, channel: ChannelId) {
-        if !self.is_foreign() {
-            return;
-        }
-        if let Some(missed) = self.lock().undecided.get_mut(&channel) {
+        if self.is_foreign()
+            && let Some(missed) = self.lock().undecided.get_mut(&channel)
+        {
             *missed += 1;
-            return;
         }
-        self.subscribers(channel).iter().for_each(|route| route.missed(1));
     }
 
     /// Counts a message, and says where it goes. `None`, and nothing is counted, if its channel is

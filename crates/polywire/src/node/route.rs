@@ -56,8 +56,7 @@ pub(crate) trait Route: Send + Sync {
     ) -> Result<Arc<dyn Slot>, String>;
     /// The subscriber cannot read a channel.
     fn refused(&self, source: &Source, reason: &str);
-    /// So many messages came before it was known whether the subscriber reads their channel, or
-    /// although it cannot.
+    /// So many messages came before it was known that the subscriber reads their channel.
     fn missed(&self, count: u64);
     /// The node has closed: nothing more is delivered.
     fn node_closed(&self);
