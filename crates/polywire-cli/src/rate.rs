@@ -3,12 +3,13 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use clap::Args;
+use parking_lot::Mutex;
 use polywire::{Subscription, coding::Bytes};
 
 use crate::{
@@ -81,7 +82,7 @@ impl RateArgs {
         loop {
             thread::sleep(TICK);
             watch.poll(terminal);
-            let total = lock(&arrivals).total;
+            let total = arrivals.lock().total;
             if total != last.0 {
                 last = (total, Instant::now());
             }
@@ -90,7 +91,7 @@ impl RateArgs {
                 || self.seconds.is_some_and(|seconds| start.elapsed() >= seconds.0);
             if total != shown && (done || silent || shown_at.elapsed() >= self.every.0) {
                 (shown_at, shown) = (Instant::now(), total);
-                let window: Vec<Arrival> = lock(&arrivals).window.iter().copied().collect();
+                let window: Vec<Arrival> = arrivals.lock().window.iter().copied().collect();
                 show(total, &window)?;
             }
             if done || silent {
@@ -109,7 +110,7 @@ impl RateArgs {
         let (arrivals, window) = (arrivals.clone(), self.window as usize);
         let most = self.count.unwrap_or(u64::MAX);
         subscribe.on_message_inline(move |bytes, _| {
-            let mut arrivals = lock(&arrivals);
+            let mut arrivals = arrivals.lock();
             if arrivals.total >= most {
                 return;
             }
@@ -120,10 +121,6 @@ impl RateArgs {
             arrivals.window.push_back(Arrival { at: Instant::now(), bytes: bytes.len() });
         })
     }
-}
-
-fn lock(arrivals: &Mutex<Arrivals>) -> MutexGuard<'_, Arrivals> {
-    arrivals.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Seconds between successive arrivals.

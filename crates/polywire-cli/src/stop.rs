@@ -15,7 +15,7 @@
 use std::{
     fs::File,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicI32, Ordering},
     },
     thread,
@@ -24,6 +24,7 @@ use std::{
 
 use anyhow::Context as _;
 use nix::sys::signal::{SigSet, Signal, raise};
+use parking_lot::Mutex;
 
 use crate::{outcome::Outcome, terminal};
 
@@ -33,7 +34,7 @@ static RELOAD: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
 /// Calls `reload` on SIGHUP from now on instead of ending, on the thread that waits for signals,
 /// after those of earlier calls. If the process has a terminal and loses it, SIGHUP still ends it.
 pub fn on_hang_up(reload: impl FnMut() + Send + 'static) {
-    RELOAD.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(reload));
+    RELOAD.lock().push(Box::new(reload));
 }
 
 /// Blocks the signals, so that they do not end the process before a thread waits for them. Threads
@@ -154,7 +155,7 @@ fn has_terminal() -> bool {
 
 /// False if there is nothing to reload.
 fn reload() -> bool {
-    let mut all = RELOAD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = RELOAD.lock();
     all.iter_mut().for_each(|reload| reload());
     !all.is_empty()
 }

@@ -6,9 +6,9 @@ use std::{
     borrow::Cow,
     fmt::Write as _,
     io::{self, IsTerminal, Write},
-    sync::{Mutex, PoisonError},
 };
 
+use parking_lot::Mutex;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde::Serialize;
 
@@ -109,7 +109,7 @@ pub fn take_screen() -> io::Result<()> {
     let before = tcgetattr(io::stdin())?;
     let mut modes = before.clone();
     modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-    *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+    *TAKEN.lock() = Some(before);
     tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
     // Another screen, without the cursor.
     write!(io::stdout(), "\u{1b}[?1049h\u{1b}[?25l")
@@ -117,7 +117,7 @@ pub fn take_screen() -> io::Result<()> {
 
 /// Shows the shell's screen again. Does nothing if no other one is shown.
 pub fn give_screen_back() {
-    if let Some(before) = TAKEN.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(before) = TAKEN.lock().take() {
         // If the terminal is gone, there is nothing to give back.
         let _ = write!(io::stdout(), "\u{1b}[?25h\u{1b}[?1049l").and_then(|()| io::stdout().flush());
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);

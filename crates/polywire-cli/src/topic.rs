@@ -2,15 +2,11 @@
 //! configuration file. Also opens the command's node, and keeps it so that it can be closed at the
 //! end of the process.
 
-use std::{
-    env,
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{env, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
+use parking_lot::Mutex;
 use polywire::codec::{self, CODECS, Options};
 use polywire::compress::{self, COMPRESSORS, Settings};
 use polywire::{
@@ -37,7 +33,7 @@ static OPENED: Mutex<Vec<Node>> = Mutex::new(Vec::new());
 /// Closes all nodes, which says goodbye to their peers. Otherwise a peer would take the end of the
 /// process for a broken link.
 pub fn leave() {
-    let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
+    let opened = std::mem::take(&mut *OPENED.lock());
     opened.iter().for_each(Node::close);
 }
 
@@ -87,7 +83,7 @@ impl WireArgs {
         if self.config.is_some() {
             reload::on_hang_up(&node, self.config.clone());
         }
-        OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(node.clone());
+        OPENED.lock().push(node.clone());
         Ok((node, wires))
     }
 

@@ -2,13 +2,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicU8, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use polywire::{Bridge, Node, Wire};
 
 use crate::{
@@ -145,7 +146,7 @@ impl Valve {
     }
 
     fn passing(&self) -> MutexGuard<'_, ()> {
-        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.passing.lock()
     }
 }
 
@@ -364,7 +365,7 @@ impl Collector {
     }
 
     fn set_lanes(&self, lanes: Vec<Arc<Lane>>) {
-        *self.lanes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lanes);
+        *self.lanes.write() = Arc::new(lanes);
     }
 }
 
@@ -375,7 +376,7 @@ impl Drop for Collector {
 }
 
 pub(crate) fn current(lanes: &Lanes) -> Arc<Vec<Arc<Lane>>> {
-    lanes.read().unwrap_or_else(PoisonError::into_inner).clone()
+    lanes.read().clone()
 }
 
 /// Closes handlers, all at the same time. Returns false if one has not ended: it hangs.

@@ -7,12 +7,14 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::{
     Entry, Handler, HandlerError, HandlerPlan, HandlerStatus,
@@ -111,30 +113,24 @@ impl Lane {
             failures: count(&self.failures),
             waiting: counts.waiting,
             waiting_bytes: counts.waiting_bytes,
-            problem: lock(&self.problem).clone(),
+            problem: self.problem.lock().clone(),
         }
     }
 
     /// Tells the handler to store what it has and to end within `patience`.
     pub fn close(&self, patience: Duration) {
-        lock(&self.ending).give_up = Instant::now().checked_add(patience);
+        self.ending.lock().give_up = Instant::now().checked_add(patience);
         self.queue.close();
     }
 
     /// Waits until the handler has ended. Returns false if it has not after this time: it hangs.
     pub fn wait(&self, patience: Duration) -> bool {
-        let ending = lock(&self.ending);
-        let waited = self.ended.wait_timeout_while(ending, patience, |ending| !ending.has_ended);
-        waited.unwrap_or_else(PoisonError::into_inner).0.has_ended
+        !self.ended.wait_while_for(&mut self.ending.lock(), |ending| !ending.has_ended, patience).timed_out()
     }
 
     fn must_give_up(&self) -> bool {
-        lock(&self.ending).give_up.is_some_and(|give_up| Instant::now() >= give_up)
+        self.ending.lock().give_up.is_some_and(|give_up| Instant::now() >= give_up)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An entry that was taken, and whether the handler has refused it.
@@ -178,7 +174,7 @@ impl Worker {
         }
         // Closes files before anybody is told that the handler has ended.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.handler.take())));
-        lock(&self.lane.ending).has_ended = true;
+        self.lane.ending.lock().has_ended = true;
         self.lane.ended.notify_all();
     }
 
@@ -256,18 +252,18 @@ impl Worker {
     fn recover(&mut self) {
         if self.failed > 0 {
             log::info!("handler '{}' works again", self.lane.plan.name);
-            lock(&self.lane.problem).clear();
+            self.lane.problem.lock().clear();
             self.failed = 0;
         }
     }
 
     /// Closes the handler, and waits before the next attempt.
     fn fail(&mut self, problem: String) {
-        if *lock(&self.lane.problem) != problem {
+        if *self.lane.problem.lock() != problem {
             log::warn!("handler '{}': {problem}", self.lane.plan.name);
         }
         self.lane.failures.fetch_add(1, Ordering::Relaxed);
-        *lock(&self.lane.problem) = problem;
+        *self.lane.problem.lock() = problem;
         let handler = self.handler.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handler)));
         (self.written, self.failed) = (0, self.failed.saturating_add(1));

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire::Overflow;
 
 use crate::Entry;
@@ -104,7 +105,7 @@ impl Queue {
                 Overflow::DropNewest => return state.drop_one(&item),
                 Overflow::Block { .. } if ends() => break,
                 Overflow::Block { .. } => {
-                    state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
+                    self.changed.wait_for(&mut state, TICK);
                 }
                 _ => {
                     if let Some(oldest) = state.pop() {
@@ -146,7 +147,7 @@ impl Queue {
             if left.is_zero() {
                 break;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, left);
         }
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(next) = state.waiting.front().filter(|_| taken.len() < most) {
@@ -197,8 +198,7 @@ impl Queue {
 
     /// Waits until the time is over or the queue is closed.
     pub fn pause(&self, time: Duration) {
-        let state = self.lock();
-        let _ = self.changed.wait_timeout_while(state, time, |state| !state.is_closed);
+        self.changed.wait_while_for(&mut self.lock(), |state| !state.is_closed, time);
     }
 
     pub fn counts(&self) -> QueueCounts {
@@ -212,7 +212,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::{CString, c_void},
     ptr,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use cyclors::{
     dds_requested_incompatible_qos_status_t, dds_subscription_matched_status_t, dds_wait_for_acks, ddsi_domaingv,
     ddsi_sertype, ddsi_sertype_ref, ddsi_sertype_unref,
 };
+use parking_lot::Mutex;
 
 use crate::{
     cache::{Cache, Receive},
@@ -72,7 +73,7 @@ struct Domain {
 
 /// Opens a domain with a configuration, or returns the one that is open.
 fn domain(number: u32, configuration: &str) -> Result<Arc<Domain>, Error> {
-    let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut domains = DOMAINS.lock();
     if let Some(domain) = domains.get(&number).and_then(Weak::upgrade) {
         let is_same = domain.configuration == configuration;
         return is_same.then_some(domain).ok_or(Error::Configured(number));
@@ -221,7 +222,7 @@ impl Participant {
         // Whether a call that fails has released the type is seen by its number of references,
         // which nobody else changes meanwhile.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = ONE_AT_A_TIME.lock();
         let name_with_end = CString::new(name).map_err(|_| Error::Text(name.into()));
         let mut registered = of;
         // SAFETY: `of` is a new type, of which this function has one reference and takes a second.

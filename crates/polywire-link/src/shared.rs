@@ -4,13 +4,11 @@
 use std::{
     cmp::Reverse,
     io,
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire_core::netsim::{Duplex, Model};
 
 use crate::{
@@ -51,7 +49,7 @@ impl Shared {
     }
 
     pub fn state(&self) -> MutexGuard<'_, Emulation> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock()
     }
 
     /// The state after the changes that are due at `now`.

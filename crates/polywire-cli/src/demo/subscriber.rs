@@ -2,11 +2,12 @@
 //! Reads the topic until the parent's order to finish, and reports figures and digests.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::RecvTimeoutError},
+    sync::{Arc, mpsc::RecvTimeoutError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use clap::Args;
+use parking_lot::Mutex;
 use polywire::extend::layout::Record;
 use polywire::{Info, Node, NodeEvent, coding::Dynamic};
 
@@ -63,7 +64,7 @@ impl Action for DemoSubscriber {
         let receiving = state.clone();
         let subscribe = node.subscribe_of(TOPIC, Some(&format!("cdr@{}", self.at)), coding)?;
         let subscription =
-            subscribe.on_message_inline(move |record, info| receive(&mut lock(&receiving), record, info));
+            subscribe.on_message_inline(move |record, info| receive(&mut receiving.lock(), record, info));
 
         // Set by an order of the parent when all messages have been published.
         let mut expected = None;
@@ -71,7 +72,7 @@ impl Action for DemoSubscriber {
         loop {
             match orders.recv_timeout(PROGRESS) {
                 Ok(order) => expected = order.strip_prefix("finish ").and_then(|count| count.parse().ok()),
-                Err(RecvTimeoutError::Timeout) => tell(&Told::Progress { wires: lock(&state).figures(false) })?,
+                Err(RecvTimeoutError::Timeout) => tell(&Told::Progress { wires: state.lock().figures(false) })?,
                 Err(RecvTimeoutError::Disconnected) => return Ok(Outcome::Interrupted),
             }
             while let Some(event) = events.try_recv() {
@@ -79,7 +80,7 @@ impl Action for DemoSubscriber {
                     tell(&Told::Trouble { text: event.to_string() })?;
                 }
             }
-            let total: u64 = lock(&state).wires.iter().map(|wire| wire.messages).sum();
+            let total: u64 = state.lock().wires.iter().map(|wire| wire.messages).sum();
             if total != last.0 {
                 last = (total, Instant::now());
             }
@@ -89,7 +90,7 @@ impl Action for DemoSubscriber {
         }
         let (lost, undecodable) = (subscription.lost(), subscription.undecodable());
         drop(subscription);
-        let state = lock(&state);
+        let state = state.lock();
         let last = state.last.as_ref().map(|record| JsonText::default().of(record, None)).transpose()?;
         tell(&Told::Done { wires: state.figures(true), lost, undecodable, last: last.unwrap_or_default() })?;
         node.close();
@@ -134,10 +135,6 @@ impl Seen {
         };
         self.wires.iter().map(of).collect()
     }
-}
-
-fn lock(state: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A percentile by the nearest-rank method.

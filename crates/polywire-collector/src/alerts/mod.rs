@@ -11,10 +11,10 @@ mod token;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire::{
     Kind, Message, Pattern,
     extend::envelope::Id128,
@@ -274,7 +274,7 @@ impl Alerts {
             }
             let wake = state.book.due.map_or(until, |due| due.min(until));
             let wait = wake.saturating_duration_since(now);
-            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, wait);
         }
     }
 
@@ -300,7 +300,7 @@ impl Alerts {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -8,10 +8,11 @@ use std::{
     fs, io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire::{Kind as Message, metrics::MetricsServer};
 
 use super::{Handler, Kind};
@@ -93,17 +94,13 @@ impl Served {
         })?;
         let text: Arc<Mutex<String>> = Arc::default();
         let shown = text.clone();
-        let server = MetricsServer::serve(address, move || Some(lock(&shown).clone()));
+        let server = MetricsServer::serve(address, move || Some(shown.lock().clone()));
         let server = server.map_err(|cause| match cause.kind() {
             io::ErrorKind::InvalidInput => HandlerError::Setting(format!("'serve': {cause}")),
             _ => HandlerError::Failed(format!("{address}: {cause}")),
         })?;
         Ok(Some(Served { text, _server: server }))
     }
-}
-
-fn lock(text: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
-    text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The latest message of an instance.
@@ -155,7 +152,7 @@ impl Handler for Metrics {
             replaced.map_err(|cause| HandlerError::file(path, &cause))?;
         }
         if let Some(served) = &self.served {
-            *lock(&served.text) = text;
+            *served.text.lock() = text;
         }
         self.is_news = false;
         Ok(())

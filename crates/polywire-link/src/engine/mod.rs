@@ -40,11 +40,12 @@ mod pair;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire::{
     engine::{
         Aligned, Disconnect, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port,
@@ -155,7 +156,7 @@ struct Network {
 
 /// Adds a port to its network. Returns the ports already there and the previous count of pairs.
 fn enter(member: &Arc<Member>) -> (Vec<Arc<Member>>, u64) {
-    let mut networks = lock(&NETWORKS);
+    let mut networks = NETWORKS.lock();
     let network = networks.entry(member.network.clone()).or_default();
     let others: Vec<_> = network.members.iter().filter_map(Weak::upgrade).collect();
     network.members.push(Arc::downgrade(member));
@@ -165,7 +166,7 @@ fn enter(member: &Arc<Member>) -> (Vec<Arc<Member>>, u64) {
 }
 
 fn leave(member: &Arc<Member>) {
-    let mut networks = lock(&NETWORKS);
+    let mut networks = NETWORKS.lock();
     let Some(network) = networks.get_mut(&member.network) else { return };
     network.members.retain(|other| other.as_ptr() != Arc::as_ptr(member));
     if network.members.is_empty() {
@@ -214,7 +215,7 @@ impl Port for EmulatedPort {
     }
 
     fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
-        let mut state = lock(&self.member.state);
+        let mut state = self.member.state.lock();
         if state.closed {
             return Err(EngineError::Closed);
         }
@@ -231,7 +232,7 @@ impl Port for EmulatedPort {
     }
 
     fn commit(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
-        if !lock(&self.member.state).channels.contains_key(&envelope.channel) {
+        if !self.member.state.lock().channels.contains_key(&envelope.channel) {
             return Err(EngineError::Channel(envelope.channel));
         }
         let mut sent = Sent::default();
@@ -249,7 +250,7 @@ impl Port for EmulatedPort {
     }
 
     fn retire(&self, channel: ChannelId) {
-        lock(&self.member.state).channels.remove(&channel);
+        self.member.state.lock().channels.remove(&channel);
         self.member.ends().iter().for_each(|end| end.retire(channel));
     }
 
@@ -281,7 +282,7 @@ impl Port for EmulatedPort {
 
     fn close(&self) {
         self.member.close();
-        let thread = lock(&self.thread).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             // An error means that a callback panicked, which was printed.
             let _ = thread.join();
@@ -299,12 +300,12 @@ impl Member {
     /// Delivers arrived packets until the port is closed.
     fn run(&self) {
         let mut aligned = Aligned::default();
-        while !lock(&self.state).closed {
+        while !self.state.lock().closed {
             let rings = self.bell.rings();
             let next = self.ends().iter().filter_map(|end| self.deliver(end, &mut aligned)).min();
             self.bell.wait(rings, next);
         }
-        let ends = std::mem::take(&mut lock(&self.state).ends);
+        let ends = std::mem::take(&mut self.state.lock().ends);
         ends.iter().for_each(|end| self.lose(end, Disconnect::Closed));
     }
 
@@ -313,7 +314,7 @@ impl Member {
         for taken in 0..TURN {
             match end.pair.due(end.side) {
                 Due::Letter(Letter::Down) => {
-                    lock(&self.state).ends.retain(|known| known.info.id != end.info.id);
+                    self.state.lock().ends.retain(|known| known.info.id != end.info.id);
                     self.lose(end, Disconnect::Bye);
                     return None;
                 }
@@ -340,7 +341,7 @@ impl Member {
 
     /// Returns false if the port has closed.
     fn add(&self, end: Arc<End>) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.closed {
             return false;
         }
@@ -368,12 +369,12 @@ impl Member {
     }
 
     fn close(self: &Arc<Self>) {
-        if lock(&self.state).closed {
+        if self.state.lock().closed {
             return;
         }
         self.flush(Instant::now() + self.local.options.linger);
         let ends = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             if std::mem::replace(&mut state.closed, true) {
                 return;
             }
@@ -385,11 +386,11 @@ impl Member {
     }
 
     fn ends(&self) -> Vec<Arc<End>> {
-        lock(&self.state).ends.clone()
+        self.state.lock().ends.clone()
     }
 
     fn end(&self, link: LinkId) -> Option<Arc<End>> {
-        lock(&self.state).ends.iter().find(|end| end.info.id == link).cloned()
+        self.state.lock().ends.iter().find(|end| end.info.id == link).cloned()
     }
 }
 
@@ -441,7 +442,7 @@ impl End {
     /// Sends a message to the other port. Returns false if the message is dropped.
     fn send_message(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<bool, FrameError> {
         let taken = self.send(|encoder, out| encoder.data(envelope, payload, out))?;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.sent += u64::from(taken);
         state.dropped += u64::from(!taken);
         Ok(taken)
@@ -457,7 +458,7 @@ impl End {
         self.encoder.finish(&mut datagram);
         let fate = self.pair.push(self.side.other(), datagram, self.limit);
         if let Some(Fate::Arrives(at)) = fate {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.latest = state.latest.max(at);
         }
         Ok(!matches!(fate, None | Some(Fate::Dropped)))
@@ -467,7 +468,7 @@ impl End {
     /// request for a key frame is a packet that may be lost.
     fn answer(&self, channel: ChannelId, answer: Answer) {
         let is_known = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             match answer.accepts() {
                 true => !state.accepted.insert(channel),
                 false => state.accepted.remove(&channel),
@@ -486,7 +487,7 @@ impl End {
     }
 
     fn retire(&self, channel: ChannelId) {
-        lock(&self.state).wanted.remove(&channel);
+        self.state.lock().wanted.remove(&channel);
         self.post(Letter::Retire(channel));
     }
 
@@ -494,7 +495,7 @@ impl End {
     /// sent before it.
     fn post(&self, letter: Letter) {
         let waits = matches!(letter, Letter::Retire(_) | Letter::Down);
-        let at = if waits { lock(&self.state).latest } else { 0 };
+        let at = if waits { self.state.lock().latest } else { 0 };
         self.pair.post(self.side.other(), letter, at);
     }
 
@@ -503,7 +504,7 @@ impl End {
         match letter {
             Letter::Announce(channel, start, announcement) => self.sink.announced(channel, start, &announcement),
             Letter::Retire(channel) => {
-                lock(&self.state).accepted.remove(&channel);
+                self.state.lock().accepted.remove(&channel);
                 self.sink.retired(channel);
             }
             Letter::Answer(channel, answer) => self.answered(channel, &answer),
@@ -516,7 +517,7 @@ impl End {
 
     /// Handles packets from the other port. Discards damaged packets, which their checksum reveals.
     fn open(&self, packet: &[u8], aligned: &mut Aligned) {
-        let Ok(datagram) = lock(&self.decoder).open(packet) else { return };
+        let Ok(datagram) = self.decoder.lock().open(packet) else { return };
         for frame in datagram {
             match frame {
                 Ok(Frame::Data(envelope, payload)) => self.sink.message(&envelope, aligned.place(payload)),
@@ -535,23 +536,19 @@ impl End {
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {
         match answer.subscribers() {
-            0 => lock(&self.state).wanted.remove(&channel),
-            subscribers => lock(&self.state).wanted.insert(channel, subscribers),
+            0 => self.state.lock().wanted.remove(&channel),
+            subscribers => self.state.lock().wanted.insert(channel, subscribers),
         };
         self.sink.answered(channel, answer);
     }
 
     fn wanted(&self, channel: ChannelId) -> Option<u32> {
-        lock(&self.state).wanted.get(&channel).copied()
+        self.state.lock().wanted.get(&channel).copied()
     }
 
     fn stats(&self) -> LinkStats {
-        let EndState { sent, dropped, .. } = *lock(&self.state);
+        let EndState { sent, dropped, .. } = *self.state.lock();
         let queued_bytes = self.pair.under_way_bytes(self.side.other());
         LinkStats { link: self.info.clone(), sent, dropped, queued_bytes, silences: 0 }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,19 +1,15 @@
 //! The connection between two ports of the emulated engine: a link in each direction, reliable
 //! notices that bypass the links, and the bells that wake waiting threads.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Condvar, Mutex},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use parking_lot::{Condvar, Mutex};
 use polywire::extend::{
     envelope::{Announcement, ChannelId, Id128},
     frame::{Answer, Start},
 };
 use polywire_core::netsim::{Fate, Link};
 
-use super::lock;
 use crate::shared::{Emulation, Shared};
 
 /// Which of the two ports of a link.
@@ -98,13 +94,13 @@ impl Pair {
 
     pub fn post(&self, to: Side, letter: Letter, at: u64) {
         let mailbox = self.mailbox(to);
-        lock(&mailbox.mail).letters.push_back((at.max(self.network.now()), letter));
+        mailbox.mail.lock().letters.push_back((at.max(self.network.now()), letter));
         mailbox.bell.ring();
     }
 
     /// The next arrival at this side.
     pub fn due(&self, side: Side) -> Due {
-        let mut mail = lock(&self.mailbox(side).mail);
+        let mut mail = self.mailbox(side).mail.lock();
         let mut state = self.network.state();
         let (now, link) = (self.network.now(), way(&mut state, side));
         let (arrives, posted) = (link.next(), mail.letters.front().map(|(at, _)| *at));
@@ -125,7 +121,7 @@ impl Pair {
 
     /// True if everything for this side has arrived and was delivered.
     pub fn is_idle(&self, side: Side) -> bool {
-        let mail = lock(&self.mailbox(side).mail);
+        let mail = self.mailbox(side).mail.lock();
         !mail.busy && mail.letters.is_empty() && way(&mut self.network.state(), side).under_way() == 0
     }
 
@@ -161,22 +157,24 @@ pub struct Bell {
 
 impl Bell {
     pub fn ring(&self) {
-        *lock(&self.rings) += 1;
+        *self.rings.lock() += 1;
         self.rung.notify_all();
     }
 
     /// Number of rings so far.
     pub fn rings(&self) -> u64 {
-        *lock(&self.rings)
+        *self.rings.lock()
     }
 
     /// Waits until the bell has rung more often than that, or until the time is over.
     pub fn wait(&self, seen: u64, time: Option<Duration>) {
         let quiet = |rings: &mut u64| *rings == seen;
-        let rings = lock(&self.rings);
+        let mut rings = self.rings.lock();
         match time {
-            Some(time) => drop(self.rung.wait_timeout_while(rings, time, quiet)),
-            None => drop(self.rung.wait_while(rings, quiet)),
+            Some(time) => {
+                self.rung.wait_while_for(&mut rings, quiet, time);
+            }
+            None => self.rung.wait_while(&mut rings, quiet),
         }
     }
 }

@@ -4,12 +4,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         mpsc::{self, Receiver},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire::Record;
 
 use super::{
@@ -62,7 +63,7 @@ pub fn connect(
     let rounds = Arc::new(Mutex::new(rounds));
     let back = rounds.clone();
     end.hear(move |frame| {
-        let mut rounds = lock(&back);
+        let mut rounds = back.lock();
         match rounds.turn.is_some() {
             true => rounds.came(frame),
             // An error means that the case is over.
@@ -83,7 +84,7 @@ pub fn receive<E: End>(setup: &Setup, open: impl Fn(&Setup) -> Result<E, String>
         let mut end = open(setup)?;
         let (out, subscriber) = (end.out(), Mutex::new(subscriber));
         end.hear(move |frame| {
-            if let Some(answer) = lock(&subscriber).take(frame) {
+            if let Some(answer) = subscriber.lock().take(frame) {
                 // A failure to send shows as a missing echo.
                 let _ = out.send(answer);
             }
@@ -185,13 +186,13 @@ impl Rounds {
 
 impl<E: End> Carrier for Callbacks<E> {
     fn send(&mut self, record: &Record) -> Result<(), String> {
-        self.out.send(lock(&self.rounds).sender.write(record)?)
+        self.out.send(self.rounds.lock().sender.write(record)?)
     }
 
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String> {
         let (subscribers, times) = (self.subscribers, Vec::with_capacity(count));
         let turn = Turn { records: records.into(), count, subscribers, awaited: 0, start: Instant::now(), times };
-        lock(&self.rounds).begin(turn);
+        self.rounds.lock().begin(turn);
         let times = self.done.recv_timeout(PATIENCE).map_err(|_| "an echo did not arrive".to_owned())??;
         Ok((times, 0))
     }
@@ -199,8 +200,4 @@ impl<E: End> Carrier for Callbacks<E> {
     fn flush(&mut self) {
         self.out.flush();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

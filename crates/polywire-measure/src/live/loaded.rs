@@ -5,13 +5,14 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use polywire::{DynPublisher, Record, extend::envelope::Id128};
 
 use super::clock::{PATIENCE, now_ns};
@@ -51,7 +52,7 @@ impl Load {
     /// Records an echo.
     pub fn came(&self, subscriber: Id128) {
         let now = now_ns();
-        let mut came = self.came.lock().expect("nobody panicked");
+        let mut came = self.came.lock();
         let number = came.count.entry(subscriber).or_default();
         let left_at = self.left_at.get(*number).map(|at| at.load(Ordering::Acquire));
         *number += 1;
@@ -62,7 +63,7 @@ impl Load {
 
     /// Sets the total number of echoes, once all messages were sent.
     fn expect(&self, echoes: usize) {
-        let mut came = self.came.lock().expect("nobody panicked");
+        let mut came = self.came.lock();
         came.expected = Some(echoes);
         self.look(&came);
     }
@@ -87,7 +88,7 @@ pub fn run(
     subscribers: usize,
 ) -> Result<(Vec<Duration>, Duration), String> {
     let (own, finished) = Load::new(count, subscribers);
-    *load.lock().expect("nobody panicked") = Some(own.clone());
+    *load.lock() = Some(own.clone());
     let start = now_ns();
     let topics = publishers.iter().cycle();
     let mut sent = 0;
@@ -104,8 +105,8 @@ pub fn run(
     }
     own.expect(sent * subscribers);
     let waited = finished.recv_timeout(PATIENCE);
-    *load.lock().expect("nobody panicked") = None;
-    let came = std::mem::take(&mut *own.came.lock().expect("nobody panicked"));
+    *load.lock() = None;
+    let came = std::mem::take(&mut *own.came.lock());
     match waited {
         Ok(()) => Ok((came.times, Duration::from_nanos(came.last.saturating_sub(start)))),
         Err(RecvTimeoutError::Timeout) => Err(format!("{} of {} echoes arrived", came.times.len(), sent * subscribers)),

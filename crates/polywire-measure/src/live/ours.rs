@@ -7,13 +7,14 @@ use std::{
     path::PathBuf,
     process,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use polywire::{DynPublisher, Info, Node, Record, Subscription, coding::Dynamic, extend::envelope::Id128};
 
 use super::{
@@ -154,11 +155,11 @@ struct Back {
 
 impl Back {
     fn came(&self, info: &Info) {
-        let load = self.load.lock().expect("nobody panicked").clone();
+        let load = self.load.lock().clone();
         if let Some(load) = load {
             return load.came(info.source.announcement.writer);
         }
-        let mut turn = self.turn.lock().expect("nobody panicked");
+        let mut turn = self.turn.lock();
         turn.count(info);
         turn.awaited = turn.awaited.saturating_sub(1);
         if turn.awaited > 0 {
@@ -219,7 +220,7 @@ impl Ours {
     /// Publishes a value and waits until `count` rounds have ended.
     fn round(&self, count: usize) -> Result<(), String> {
         let (records, at) = {
-            let mut turn = self.turn.lock().expect("nobody panicked");
+            let mut turn = self.turn.lock();
             turn.left = count;
             let next = turn.next(self.subscribers);
             turn.start = Some(Instant::now());
@@ -238,10 +239,10 @@ impl Ours {
     fn wait_for_the_way_back(&self, subject: &Subject) -> Result<(), String> {
         let record = Record::new(&subject.shape);
         let until = Instant::now() + PATIENCE;
-        self.turn.lock().expect("nobody panicked").records = vec![record.clone()].into();
+        self.turn.lock().records = vec![record.clone()].into();
         while Instant::now() < until {
             {
-                let mut turn = self.turn.lock().expect("nobody panicked");
+                let mut turn = self.turn.lock();
                 (turn.awaited, turn.left) = (self.subscribers, 1);
             }
             self.publishers[0].publish(&record).map_err(error_text)?;
@@ -249,7 +250,7 @@ impl Ours {
                 // Late echoes of earlier attempts may still arrive.
                 std::thread::sleep(Duration::from_millis(50));
                 while self.done.try_recv().is_ok() {}
-                self.turn.lock().expect("nobody panicked").records = Arc::new([]);
+                self.turn.lock().records = Arc::new([]);
                 return Ok(());
             }
         }
@@ -266,7 +267,7 @@ impl Carrier for Ours {
 
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String> {
         {
-            let mut turn = self.turn.lock().expect("nobody panicked");
+            let mut turn = self.turn.lock();
             // They are the same in each turn.
             if turn.records.is_empty() {
                 turn.records = records.into();
@@ -278,7 +279,7 @@ impl Carrier for Ours {
             true => self.round(count)?,
             false => (0..count).try_for_each(|_| self.round(1))?,
         }
-        let mut turn = self.turn.lock().expect("nobody panicked");
+        let mut turn = self.turn.lock();
         match turn.astray {
             0 => Ok((std::mem::take(&mut turn.times), 0)),
             count => Err(format!("{count} echoes did not belong to the last message")),

@@ -4,13 +4,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{now_ns, process_time};
@@ -96,7 +97,7 @@ impl Receivers {
     pub fn report(&self, expected: usize) -> Report {
         let (mut count, mut changed) = (0, Instant::now());
         loop {
-            let now: usize = self.arrivals.iter().map(|list| lock(list).len()).sum();
+            let now: usize = self.arrivals.iter().map(|list| list.lock().len()).sum();
             if now >= expected || changed.elapsed() > SILENCE {
                 break;
             }
@@ -105,16 +106,12 @@ impl Receivers {
             }
             thread::sleep(Duration::from_millis(1));
         }
-        Report { arrivals: self.arrivals.iter().map(|list| std::mem::take(&mut *lock(list))).collect() }
+        Report { arrivals: self.arrivals.iter().map(|list| std::mem::take(&mut *list.lock())).collect() }
     }
 }
 
 /// Records the arrival of a message.
 pub fn note(arrivals: &Arrivals, sequence: u64) {
     let at = now_ns();
-    lock(arrivals).push((sequence, at));
-}
-
-fn lock(arrivals: &Arrivals) -> std::sync::MutexGuard<'_, Vec<(u64, u64)>> {
-    arrivals.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    arrivals.lock().push((sequence, at));
 }

@@ -8,11 +8,12 @@ use std::{
         net::UnixDatagram,
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use polywire::Message as _;
 use serde_json::Value;
 
@@ -96,7 +97,7 @@ impl Drop for Server {
 impl Measure<Metrics> for Server {
     fn measure(&mut self, _: Moment, sample: &mut Metrics) -> Result<(), MeasureError> {
         self.values.registry.read(sample);
-        let texts = self.values.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts = self.values.texts.lock();
         sample.texts = texts.iter().map(|(name, value)| Label { name: name.clone(), value: value.clone() }).collect();
         Ok(())
     }
@@ -134,7 +135,7 @@ impl Values {
             // The registry counts what it refuses.
             self.registry.gauge(Key::new(metric.name, Vec::new())).iter().for_each(|gauge| gauge.set(metric.value));
         }
-        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut texts = self.texts.lock();
         for Label { name, value } in found.texts {
             match texts.len() < MOST_METRICS || texts.contains_key(&name) {
                 true => drop(texts.insert(name, value)),

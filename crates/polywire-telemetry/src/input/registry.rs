@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Label, Metric, MetricDistribution, MetricKind, Metrics};
 use crate::{Cell as _, Distribution, Histogram};
@@ -189,7 +191,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Figure>> {
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.figures.lock()
     }
 }
 

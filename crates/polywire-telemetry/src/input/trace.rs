@@ -1,12 +1,8 @@
 //! What programs report by the crate `tracing`.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-    time::Instant,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
 
+use parking_lot::RwLock;
 use tracing::{
     Event, Id, Metadata, Subscriber,
     callsite::Identifier,
@@ -122,11 +118,11 @@ fn of_place<T>(
     fresh: impl FnOnce() -> Option<Arc<T>>,
 ) -> Option<Arc<T>> {
     let place = metadata.callsite();
-    let known = places.read().unwrap_or_else(PoisonError::into_inner).get(&place).cloned();
+    let known = places.read().get(&place).cloned();
     known.unwrap_or_else(|| {
         // Not while a lock is held: the registry may write to the log, which may come back here.
         let fresh = fresh();
-        places.write().unwrap_or_else(PoisonError::into_inner).insert(place, fresh.clone());
+        places.write().insert(place, fresh.clone());
         fresh
     })
 }

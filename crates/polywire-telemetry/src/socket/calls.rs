@@ -4,12 +4,13 @@ use std::{
     collections::{BTreeMap, VecDeque},
     mem,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         mpsc::{self, Receiver, Sender},
     },
     thread::{self, Thread},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire::Record;
 use serde_json::json;
 
@@ -117,13 +118,13 @@ impl Calls {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
 impl Drop for Calls {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         for (_, Call { answer, caller, .. }) in mem::take(&mut state.under_way) {
             drop(answer);
             caller.unpark();
@@ -153,6 +154,6 @@ impl Programs {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Calls>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

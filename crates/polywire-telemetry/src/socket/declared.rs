@@ -1,12 +1,8 @@
 //! Probes that programs have declared at the socket, and the samples of theirs that wait.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire::{Message, Record, Shape, coding::Dynamic};
 
 use super::{calls::Programs, operation::Operation};
@@ -135,7 +131,7 @@ impl DeclaredProbe {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

@@ -58,7 +58,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{self, Receiver, Sender, SyncSender, TrySendError},
     },
@@ -66,6 +66,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -124,7 +125,7 @@ pub(crate) struct Door(Arc<Mutex<Receiver<Knock>>>);
 impl Door {
     /// The next probe that wants to be admitted.
     pub fn next(&self) -> Option<Knock> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+        self.0.lock().try_recv().ok()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     fmt, io,
     pin::Pin,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire::{
     Node, NodeError, PublishError,
     service::{CallError, Client},
@@ -145,7 +146,7 @@ impl Carrier {
             if uplink.is_empty() || rest.is_zero() {
                 return uplink.is_empty();
             }
-            uplink = shared.wait(uplink, rest);
+            shared.changed.wait_for(&mut uplink, rest);
         }
     }
 }
@@ -199,12 +200,7 @@ impl UplinkHandle {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Uplink> {
-        // A panic while it was locked leaves numbers that may be too small, and no broken memory.
-        self.uplink.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, uplink: MutexGuard<'a, Uplink>, timeout: Duration) -> MutexGuard<'a, Uplink> {
-        self.changed.wait_timeout(uplink, timeout).unwrap_or_else(PoisonError::into_inner).0
+        self.uplink.lock()
     }
 
     fn ends(&self) -> bool {
@@ -227,7 +223,7 @@ impl Shared {
                 return Event::Send(packet);
             }
             let wait = if rest.is_zero() { uplink.wait(self.clocks.now()) } else { rest };
-            uplink = self.wait(uplink, wait);
+            self.changed.wait_for(&mut uplink, wait);
         }
     }
 }

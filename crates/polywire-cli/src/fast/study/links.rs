@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
     process,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
@@ -15,6 +15,7 @@ use std::{
 
 use anyhow::{Context as _, ensure};
 use indicatif::ProgressBar;
+use parking_lot::Mutex;
 use polywire::{
     DynPublisher, Node, Record, Subscription,
     coding::{Bytes, Dynamic},
@@ -129,7 +130,7 @@ impl Topic {
         let (taking, counting) = (received.clone(), sent.clone());
         let subscription = to
             .subscribe_of(name, Some(wire), coding())?
-            .on_message_inline(move |record, info| lock(&taking).take(info.sequence, record));
+            .on_message_inline(move |record, info| taking.lock().take(info.sequence, record));
         // A second subscriber, on the publisher's node, counts what is published.
         let _beside = from
             .subscribe_of(name, Some(wire), Bytes::default())?
@@ -142,7 +143,7 @@ impl Topic {
 
     fn figures(&self, link: &NamedLink) -> LinkFigures {
         let (sent, bytes) = self.sent.total();
-        let Received { delivered, wrong, .. } = *lock(&self.received);
+        let Received { delivered, wrong, .. } = *self.received.lock();
         let undecodable = self.subscription.undecodable();
         let bytes = bytes as f64 / sent.max(1) as f64;
         LinkFigures { link: link.name.clone(), wire: self.name, sent, bytes, delivered, undecodable, wrong }
@@ -211,8 +212,4 @@ impl Drop for Templates {
         // If this fails, the file stays in the folder for temporary files.
         let _ = fs::remove_file(&self.0);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,9 @@
 //! What the page shows of the system: nodes, publishers and subscribers with what they count, and
 //! probes with their settings.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::Mutex;
 use polywire::{
     Node, Subscriber,
     directory::{Directory, NodeData, STATS_TOPIC, Snapshot},
@@ -31,12 +29,12 @@ pub(super) struct Known(Arc<Mutex<BTreeMap<String, (String, String)>>>);
 
 impl Known {
     pub fn find(&self, uuid: &str) -> Option<(String, String)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(uuid).cloned()
+        self.0.lock().get(uuid).cloned()
     }
 
     /// False if there are too many.
     fn learn(&self, node: &NodeDescription, place: &str) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if known.len() >= MOST_NODES && !known.contains_key(&node.uuid) {
             return false;
         }

@@ -12,13 +12,14 @@ use std::{
     io,
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use polywire::{Kind as Message, Node};
 use serde_json::{Value, json};
 
@@ -349,7 +350,7 @@ impl Hub {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -405,7 +406,7 @@ impl Client {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 
