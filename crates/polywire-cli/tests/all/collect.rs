@@ -147,7 +147,7 @@ fn an_alert_that_no_message_can_raise_is_told_without_being_asked() {
     publish(&folder, "plant/a", r#"{"id":1,"pressure":3.5}"#);
     assert_eq!(collect.line(), "raised high at plant (warning): a/pressure = 3.5");
     let ended = terminated(collect).with(0);
-    assert!(ended.errors.contains("warning: alert 'slip': 'a/presure': "), "{ended:?}");
+    assert!(ended.errors.contains("warning: alert 'slip': type plant::Pump: 'a/presure': "), "{ended:?}");
 }
 
 #[test]
