@@ -300,8 +300,12 @@ impl Member {
     /// Delivers arrived packets until the port is closed.
     fn run(&self) {
         let mut aligned = Aligned::default();
-        while !self.state.lock().closed {
+        loop {
+            // Before the look at `closed`: the bell rings after it was set.
             let rings = self.bell.rings();
+            if self.state.lock().closed {
+                break;
+            }
             let next = self.ends().iter().filter_map(|end| self.deliver(end, &mut aligned)).min();
             self.bell.wait(rings, next);
         }
