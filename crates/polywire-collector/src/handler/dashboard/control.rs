@@ -122,11 +122,15 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file that only this user can read.
+/// Writes a file that only this user can read. Whoever waits for it finds all of it.
 pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    remove(path)?;
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+    let mut written = path.as_os_str().to_owned();
+    written.push(".new");
+    let written = Path::new(&written);
+    remove(written)?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(written)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(written, path)
 }
 
 #[cfg(test)]
