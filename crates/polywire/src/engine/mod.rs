@@ -45,7 +45,7 @@
 //!
 //! impl LinkSink for Peer {
 //!     fn announced(&self, channel: ChannelId, _: Start, _: &Announcement) {
-//!         if let Some(port) = &*self.0.0.lock() {
+//!         if let Some(port) = &*self.0.0.lock().unwrap() {
 //!             port.answer(self.1, channel, Answer::Accept(1));
 //!         }
 //!     }
@@ -70,7 +70,7 @@
 //!     let taker = Arc::new(Taker(Mutex::new(None), payloads.clone()));
 //!     let local = Local { hello, name: "plant".into(), options: EngineOptions::default() };
 //!     let port = inproc.open("engine-doc", &local, Arc::new(TakerSink(taker.clone())))?;
-//!     *taker.0.lock() = Some(port.clone());
+//!     *taker.0.lock().unwrap() = Some(port.clone());
 //!     Ok::<_, engine::EngineError>(port)
 //! };
 //! let (a, _b) = (open(1)?, open(2)?);

@@ -57,7 +57,7 @@
 //!
 //!     fn connect(&self) -> io::Result<Connection> {
 //!         let ((our_end, their_writer), (their_end, our_writer)) = (io::pipe()?, io::pipe()?);
-//!         BUS.callers.lock().push(Descriptors::new(their_end, their_writer)?);
+//!         BUS.callers.lock().unwrap().push(Descriptors::new(their_end, their_writer)?);
 //!         BUS.changed.notify_all();
 //!         Ok(connection(Descriptors::new(our_end, our_writer)?))
 //!     }
@@ -67,7 +67,7 @@
 //!     fn endpoint(&self) -> String { "pipes/connect".into() }
 //!
 //!     fn accept(&self) -> io::Result<Option<Connection>> {
-//!         let callers = BUS.callers.lock();
+//!         let callers = BUS.callers.lock().unwrap();
 //!         let waited = BUS.changed.wait_timeout_while(callers, Duration::from_secs(1), |callers| callers.is_empty());
 //!         Ok(waited.unwrap().0.pop().map(connection))
 //!     }

@@ -108,19 +108,19 @@ pub fn open(
 ///     fn endpoint(&self) -> String { "table/all".into() }
 ///
 ///     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
-///         TABLE.lock().insert(self.0.clone(), Vec::new());
+///         TABLE.lock().unwrap().insert(self.0.clone(), Vec::new());
 ///         CHANGED.notify_all();
 ///         Ok(Arc::new(self.clone()))
 ///     }
 ///
 ///     fn peers(&self) -> io::Result<Vec<Peer>> {
-///         let others: Vec<String> = TABLE.lock().keys().filter(|name| **name != self.0).cloned().collect();
+///         let others: Vec<String> = TABLE.lock().unwrap().keys().filter(|name| **name != self.0).cloned().collect();
 ///         Ok(others.into_iter().map(|address| Peer { address, hello: None }).collect())
 ///     }
 ///
 ///     fn connect(&self, address: &str) -> io::Result<Connection> {
 ///         let ((our_end, their_writer), (their_end, our_writer)) = (io::pipe()?, io::pipe()?);
-///         let mut table = TABLE.lock();
+///         let mut table = TABLE.lock().unwrap();
 ///         let callers = table.get_mut(address).ok_or(io::ErrorKind::NotFound)?;
 ///         callers.push(Descriptors::new(their_end, their_writer)?);
 ///         CHANGED.notify_all();
@@ -128,7 +128,7 @@ pub fn open(
 ///     }
 ///
 ///     fn wait(&self, timeout: Duration) {
-///         drop(CHANGED.wait_timeout(TABLE.lock(), timeout.min(Duration::from_millis(50))));
+///         drop(CHANGED.wait_timeout(TABLE.lock().unwrap(), timeout.min(Duration::from_millis(50))));
 ///     }
 ///
 ///     fn wake(&self) { CHANGED.notify_all(); }
@@ -139,7 +139,7 @@ pub fn open(
 ///
 ///     fn accept(&self) -> io::Result<Option<Connection>> {
 ///         let mine = |table: &mut BTreeMap<String, Vec<Descriptors>>| table.get_mut(&self.0).and_then(Vec::pop);
-///         let mut table = TABLE.lock();
+///         let mut table = TABLE.lock().unwrap();
 ///         let caller = mine(&mut table).or_else(|| {
 ///             mine(&mut CHANGED.wait_timeout(table, Duration::from_millis(50)).unwrap().0)
 ///         });
@@ -147,7 +147,7 @@ pub fn open(
 ///     }
 ///
 ///     fn wake(&self) { CHANGED.notify_all(); }
-///     fn close(&self) { TABLE.lock().remove(&self.0); }
+///     fn close(&self) { TABLE.lock().unwrap().remove(&self.0); }
 /// }
 ///
 /// impl Engine for Table {
