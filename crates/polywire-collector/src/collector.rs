@@ -327,7 +327,7 @@ impl Collector {
     /// };
     /// assert_eq!((alert.name.as_str(), alert.prefix.as_str()), ("silent", "probes/pump-house"));
     /// assert_eq!((alert.state, alert.severity), (AlertState::Raised, Severity::Critical));
-    /// assert_eq!(alert.values, [AlertValue { field: "processor/".into(), value: String::new() }]);
+    /// assert_eq!(alert.values, [AlertValue { field: "processor/".into(), value: "missing".into() }]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn take_alerts(&self) -> Vec<Alert> {

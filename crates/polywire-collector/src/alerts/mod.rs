@@ -111,7 +111,8 @@ pub enum Severity {
 pub struct AlertValue {
     /// The field, as the condition has it.
     pub field: String,
-    /// The first 200 characters of its latest value; empty if it has none.
+    /// The first 200 characters of its latest value; `missing` of what is missing, `there` of a
+    /// topic with any message, and empty if there is none.
     pub value: String,
 }
 
