@@ -1,4 +1,4 @@
-//! Files that have numbers, and folders that are stored.
+//! Files that have numbers or are beside others, and folders that are stored.
 
 use std::{
     fs::{self, File},
@@ -28,6 +28,14 @@ pub(crate) fn numbered(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// A file with another ending behind its name, in the same folder.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
 }
 
 /// Stores the name of a file that was made or renamed.

@@ -9,7 +9,7 @@ use std::{
 
 use polywire_telemetry::{LockedFile, intake::Position};
 
-use crate::files::sync_folder;
+use crate::files::{beside, sync_folder};
 
 /// Lines that the file may have beyond twice those that it needs.
 const SPARE_LINES: usize = 10_000;
@@ -77,14 +77,6 @@ impl Positions {
         (self.file, self.lines, self.needed, self.is_torn) = (file, lines.len(), lines.len(), false);
         Ok(())
     }
-}
-
-/// A file with another ending in the same folder.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(ending);
-    name.into()
 }
 
 fn line(position: &Position) -> String {

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::system::Known;
-use crate::handler::foxglove::Reply;
+use crate::{files::beside, handler::foxglove::Reply};
 
 /// How long a node may take to reply.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -124,11 +124,9 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 
 /// Writes a file that only this user can read. Whoever waits for it finds all of it.
 pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let mut written = path.as_os_str().to_owned();
-    written.push(".new");
-    let written = Path::new(&written);
-    remove(written)?;
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(written)?;
+    let written = beside(path, "new");
+    remove(&written)?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&written)?;
     file.write_all(text.as_bytes())?;
     fs::rename(written, path)
 }
