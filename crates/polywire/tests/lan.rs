@@ -11,7 +11,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, UdpSocket},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
@@ -348,6 +348,61 @@ fn a_link_outlives_an_interface_that_goes_down_and_comes_back() {
     let c = start(1, "c");
     b.hears(&[&a, &c]);
     c.hears(&[&a, &b]);
+}
+
+#[test]
+fn a_host_whose_address_changes_is_linked_again() {
+    let Some(network) = Network::of("a_host_whose_address_changes_is_linked_again", 2) else { return };
+    let lease = "[engine]\nlease_ms = 1000";
+    let start = |host, name, endpoint: &str| Member::with(&network, host, name, endpoint, lease);
+    let (a, b) = (start(1, "a", "lan"), start(2, "b", "lan"));
+    let base = start(1, "base", "tcp-listen/0.0.0.0:7480");
+    let robot = start(2, "robot", &format!("tcp-connect/{}:7480", network.address(1)));
+    let meet = || {
+        a.hears(&[&b]);
+        b.hears(&[&a]);
+        base.hears(&[&robot]);
+        robot.hears(&[&base]);
+    };
+    meet();
+    network.ip(2, "address del 10.9.0.2/24 dev eth0");
+    network.ip(2, "address add 10.9.0.77/24 dev eth0");
+    for moved in [&b, &robot] {
+        moved.until("told why its link ended", |report| report.has("does not have the link's address any more"));
+    }
+    meet();
+    base.until("told why its link ended", |report| report.has("replaced by another connection"));
+    // A link whose address is only away for a while goes on.
+    let silences =
+        |member: &Member| member.report().events.iter().filter(|event| event.contains("nothing was heard")).count();
+    let before = [&a, &base].map(silences);
+    network.ip(1, "address del 10.9.0.1/24 dev eth0");
+    for (away, before) in [&a, &base].into_iter().zip(before) {
+        away.until("misses the other", |_| silences(away) > before);
+    }
+    thread::sleep(Duration::from_secs(3));
+    network.ip(1, "address add 10.9.0.1/24 dev eth0");
+    meet();
+    assert!(!a.report().has("the link's address") && !base.report().has("the link's address"));
+}
+
+#[test]
+fn a_name_is_resolved_at_each_attempt_to_connect() {
+    let Some(network) = Network::of("a_name_is_resolved_at_each_attempt_to_connect", 3) else { return };
+    // The test has mounts of its own.
+    let names = |base: &str| fs::write("/run/hosts", base).expect("written");
+    names("");
+    let mounted = Command::new("mount").args(["--bind", "/run/hosts", "/etc/hosts"]).status().expect("it runs");
+    assert!(mounted.success());
+    let robot = Member::start(&network, 1, "robot", "tcp-connect/base:7480");
+    robot.until("told that there is no such name", |report| report.has("'base' cannot be resolved"));
+    let base = Member::start(&network, 2, "base", "tcp-listen/0.0.0.0:7480");
+    names(&format!("{} base", network.address(2)));
+    robot.hears(&[&base]);
+    base.leave();
+    let other = Member::start(&network, 3, "other", "tcp-listen/0.0.0.0:7480");
+    names(&format!("{} base", network.address(3)));
+    robot.hears(&[&other]);
 }
 
 #[test]

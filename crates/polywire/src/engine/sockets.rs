@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, Read},
-    net::Shutdown,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, UdpSocket},
     sync::Arc,
     time::Duration,
 };
@@ -25,8 +25,12 @@ pub(super) trait Family: Send + Sync {
     fn configure<'a>(&self, address: &'a str, _: &mut EngineOptions) -> Result<&'a str, String> {
         Ok(address)
     }
-    /// The socket addresses that a textual address stands for, in order of preference.
-    fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String>;
+    /// Fails with a reason if this is no address.
+    fn check(&self, address: &str) -> Result<(), String>;
+    /// The socket addresses that a textual address stands for now, in order of preference. May
+    /// block for as long as the system looks for a name, and fails with `HostUnreachable` if it
+    /// does not find one.
+    fn resolve(&self, address: &str) -> io::Result<Vec<SockAddr>>;
     /// A listening, non-blocking socket.
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket>;
     /// A connected socket.
@@ -70,7 +74,8 @@ pub(super) fn transport(
     let mut options = local.options.clone();
     let place = family.configure(address, &mut options)?;
     let settings = address.get(place.len()..).unwrap_or_default().into();
-    Ok(Sockets { family, endpoint: format!("{name}/{address}"), settings, addresses: family.resolve(place)?, options })
+    family.check(place)?;
+    Ok(Sockets { family, endpoint: format!("{name}/{address}"), settings, place: place.into(), options })
 }
 
 /// Implements [`Engine`](super::Engine) for a unit type. `open` opens a port; by default it is
@@ -123,7 +128,8 @@ struct Sockets {
     endpoint: String,
     /// The options in the address, with what is before them.
     settings: String,
-    addresses: Vec<SockAddr>,
+    /// What is before them. A name in it is resolved at each attempt to listen or to connect.
+    place: String,
     options: EngineOptions,
 }
 
@@ -131,8 +137,8 @@ impl Sockets {
     /// The result for the first address for which `attempt` succeeds, else the last error.
     fn first<T>(&self, attempt: impl Fn(&SockAddr) -> io::Result<T>) -> io::Result<T> {
         let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in &self.addresses {
-            match attempt(address) {
+        for address in self.family.resolve(&self.place)? {
+            match attempt(&address) {
                 Ok(found) => return Ok(found),
                 Err(e) => refused = e,
             }
@@ -224,6 +230,15 @@ pub(super) fn connection(
     Ok(Connection { stream: Arc::new(SocketStream::new(socket, principal)), address: family.describe(peer), host })
 }
 
+/// Whether this machine does not have the address any more, and has a way to the peer from another
+/// one. Sends nothing.
+fn has_moved(mut local: SocketAddr, peer: SocketAddr) -> bool {
+    local.set_port(0);
+    let is_gone = UdpSocket::bind(local).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable);
+    let any = if peer.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    is_gone && UdpSocket::bind((any, 0)).is_ok_and(|socket| socket.connect(peer).is_ok())
+}
+
 /// The stream of a connected, blocking socket.
 pub(super) struct SocketStream(pub(super) Socket, Principal);
 
@@ -266,7 +281,28 @@ impl ByteStream for SocketStream {
         local.as_socket().is_some() && local.as_socket() == peer.as_socket()
     }
 
+    fn has_moved(&self) -> bool {
+        let (Ok(local), Ok(peer)) = (self.0.local_addr(), self.0.peer_addr()) else { return false };
+        local.as_socket().zip(peer.as_socket()).is_some_and(|(local, peer)| has_moved(local, peer))
+    }
+
     fn principal(&self) -> Principal {
         self.1.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_no_interface_has_is_lost_if_there_is_a_way_to_the_peer() {
+        for loopback in ["127.0.0.1:7", "[::ffff:127.0.0.1]:7"] {
+            let here: SocketAddr = loopback.parse().expect("an address");
+            assert!(!has_moved(here, here));
+        }
+        // Of a block for documentation.
+        let (lost, peer) = (SocketAddr::from(([192, 0, 2, 1], 7)), SocketAddr::from(([127, 0, 0, 1], 7)));
+        assert!(has_moved(lost, peer));
     }
 }

@@ -19,7 +19,7 @@
 
 use std::{
     io,
-    net::{Ipv6Addr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
     sync::Arc,
 };
 
@@ -32,7 +32,8 @@ use super::{
 };
 
 /// `tcp/ADDR[?thin]`: listens if the address is local and free, and connects otherwise. The port
-/// that listens relays messages between those that connect.
+/// that listens relays messages between those that connect. A name in the address is resolved anew
+/// at each attempt, so that its address may change, or be known later.
 pub struct Tcp;
 /// `tcp-listen/ADDR[?thin]`: listens; opening fails if it cannot. Does not relay.
 pub struct TcpListen;
@@ -63,20 +64,18 @@ impl Family for Inet {
         Ok(place)
     }
 
-    fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String> {
-        let (host, port) = address.rsplit_once(':').ok_or("the port is missing")?;
-        let port: u16 = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
+    fn check(&self, address: &str) -> Result<(), String> {
+        parts(address).map(drop)
+    }
+
+    fn resolve(&self, address: &str) -> io::Result<Vec<SockAddr>> {
+        let (host, port) = parts(address).map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
         if host.is_empty() || host == "*" {
-            return Ok(vec![
-                SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into(),
-                SocketAddr::from(([0; 4], port)).into(),
-            ]);
+            let any = [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()];
+            return Ok(any.map(|any| SocketAddr::from((any, port)).into()).into());
         }
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        if bare.contains(':') && bare == host {
-            return Err("an IPv6 address must be in brackets".into());
-        }
-        let found = (bare, port).to_socket_addrs().map_err(|e| format!("'{bare}' cannot be resolved: {e}"))?;
+        let unknown = |e| io::Error::new(io::ErrorKind::HostUnreachable, format!("'{host}' cannot be resolved: {e}"));
+        let found = (host, port).to_socket_addrs().map_err(unknown)?;
         Ok(found.map(SockAddr::from).collect())
     }
 
@@ -130,6 +129,17 @@ impl Family for Inet {
 
     fn is_exposed(&self, address: &SockAddr) -> bool {
         address.as_socket().is_none_or(|address| !address.ip().to_canonical().is_loopback())
+    }
+}
+
+/// The host, without brackets, and the port of an address.
+fn parts(address: &str) -> Result<(&str, u16), String> {
+    let (host, port) = address.rsplit_once(':').ok_or("the port is missing")?;
+    let port = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
+    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(bare) => Ok((bare, port)),
+        None if host.contains(':') => Err("an IPv6 address must be in brackets".into()),
+        None => Ok((host, port)),
     }
 }
 

@@ -59,11 +59,15 @@ impl Family for Files {
         "unix"
     }
 
-    fn resolve(&self, address: &str) -> Result<Vec<SockAddr>, String> {
-        if address.is_empty() {
-            return Err("the path is missing".into());
+    fn check(&self, address: &str) -> Result<(), String> {
+        match address {
+            "" => Err("the path is missing".into()),
+            path => SockAddr::unix(path).map(drop).map_err(|e| e.to_string()),
         }
-        SockAddr::unix(address).map(|address| vec![address]).map_err(|e| e.to_string())
+    }
+
+    fn resolve(&self, address: &str) -> io::Result<Vec<SockAddr>> {
+        Ok(vec![SockAddr::unix(address)?])
     }
 
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {

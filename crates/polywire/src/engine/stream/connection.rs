@@ -22,13 +22,12 @@ use super::{
     link::Link,
     outbox::{Outbox, Report},
     payload::Payload,
-    pulse::Change,
     seats::Seat,
     shared::{Place, Shared},
     taken::Taken,
     transport::{ByteStream, Connection},
 };
-use crate::engine::{Action, Disconnect, EngineError, Event, LinkSink, Principal};
+use crate::engine::{Action, Disconnect, EngineError, Event, LinkInfo, LinkSink, Principal};
 
 /// Size of the receive buffer while frames are small.
 const READ_BYTES: usize = 128 << 10;
@@ -155,7 +154,8 @@ impl Shared {
         let info = self.link_info(peer, address, reader.stream.principal());
         let outbox = Outbox::new(reader.stream.clone(), &self.local.options, self.pace.clone());
         let sink = self.sink.link(&info);
-        let link = Link { info: info.clone(), outbox, stream: reader.stream.clone(), sink: sink.clone() };
+        let (stream, began) = (reader.stream.clone(), Instant::now());
+        let link = Link { info: info.clone(), outbox, stream, sink: sink.clone(), began };
         let link = Arc::new(link);
         let Some(flusher) = self.start_flusher(&link) else {
             sink.down();
@@ -169,6 +169,7 @@ impl Shared {
         self.join_links(&link);
         self.assured_linked();
         self.sink.event(Event::Connected(info.clone()));
+        self.others_to(&link).filter(|other| other.outbox.pulse.is_silent()).for_each(|other| other.outbox.replace());
         let mut receiver = Receiver {
             shared: self,
             link: &link,
@@ -201,15 +202,31 @@ impl Shared {
         self.sink.event(Event::Disconnected { link: info, reason });
     }
 
-    fn start_flusher(&self, link: &Arc<Link>) -> Option<thread::JoinHandle<()>> {
-        let (link, sink) = (link.clone(), self.sink.clone());
+    /// Other links to the node at the end of a link. A node whose address has changed calls again.
+    /// Its former link, which is silent, would last until TCP gives up.
+    fn others_to(&self, link: &Link) -> impl Iterator<Item = Arc<Link>> + use<> {
+        let LinkInfo { id, peer, .. } = link.info;
+        let links = Vec::clone(&self.links());
+        links.into_iter().filter(move |other| other.info.peer.node == peer.node && other.info.id != id)
+    }
+
+    fn start_flusher(self: &Arc<Self>, link: &Arc<Link>) -> Option<thread::JoinHandle<()>> {
+        let (link, shared) = (link.clone(), self.clone());
         let run = move || {
             let info = || link.info.clone();
             link.outbox.run_flusher(|report| {
-                sink.event(match report {
+                shared.sink.event(match report {
                     Report::Dropped((topic, count)) => Event::Dropped { link: info(), topic: (*topic).into(), count },
-                    Report::Liveliness(Change::Silent(lease)) => Event::Silent { link: info(), lease },
-                    Report::Liveliness(Change::Heard) => Event::Heard(info()),
+                    Report::Silent(lease) => {
+                        // Calls that came before this link was last heard do not replace it.
+                        let is_new =
+                            |other: Arc<Link>| other.began.elapsed() < lease && !other.outbox.pulse.is_silent();
+                        if shared.others_to(&link).any(is_new) {
+                            link.outbox.replace();
+                        }
+                        Event::Silent { link: info(), lease }
+                    }
+                    Report::Heard => Event::Heard(info()),
                 });
             });
         };

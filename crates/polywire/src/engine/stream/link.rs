@@ -16,6 +16,7 @@ pub(super) struct Link {
     pub(super) outbox: Outbox,
     pub(super) stream: Arc<dyn ByteStream>,
     pub(super) sink: Arc<dyn LinkSink>,
+    pub(super) began: Instant,
 }
 
 impl Link {

@@ -22,7 +22,7 @@ use polywire_core::{
 use super::{
     pace::{Burst, Pace, Turn},
     payload::Payload,
-    pulse::{Change, Pulse, Watch},
+    pulse::{Finding, Pulse, Watch},
     queue::Queue,
     transport::ByteStream,
 };
@@ -40,6 +40,8 @@ const PUMP_BYTES: usize = 256 << 10;
 /// Bytes of frames other than messages that may wait for a peer. Beyond that the link is broken
 /// off.
 const CONTROL_BYTES: usize = 16 << 20;
+/// Why a link ends whose peer is silent.
+const MOVED: &str = "this machine does not have the link's address any more";
 
 /// The sending side of one link.
 pub(super) struct Outbox {
@@ -64,8 +66,10 @@ pub(super) struct Outbox {
 pub(super) enum Report {
     /// Messages were dropped.
     Dropped(Notice),
-    /// The peer has fallen silent, or is heard again.
-    Liveliness(Change),
+    /// Nothing came from the peer for its lease.
+    Silent(Duration),
+    /// The peer is heard again.
+    Heard,
 }
 
 struct Outgoing {
@@ -450,7 +454,7 @@ impl Outbox {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                self.unread(&mut state);
+                self.end(&mut state, Disconnect::Unread);
             } else if state.full {
                 self.room.wait_for(&mut state, left.min(Duration::from_millis(20)));
             } else {
@@ -464,6 +468,11 @@ impl Outbox {
     /// Why this end broke the link off, if it did.
     pub(super) fn reason(&self) -> Option<Disconnect> {
         self.lock().reason.clone()
+    }
+
+    /// Ends the link: there is another one to the same node.
+    pub(super) fn replace(&self) {
+        self.end(&mut self.lock(), Disconnect::Replaced);
     }
 
     /// Ends the link's sending side and wakes all who wait.
@@ -503,10 +512,18 @@ impl Outbox {
             state.encoder.control(&frame, &mut out);
             self.push_control(state, &out, false);
         }
-        let change = watch.look(&self.pulse, now)?;
+        let report = match watch.look(&self.pulse, now)? {
+            Finding::StillSilent if self.stream.has_moved() => {
+                self.end(state, Disconnect::Lost(MOVED.into()));
+                return None;
+            }
+            Finding::StillSilent => return None,
+            Finding::Silent(lease) => Report::Silent(lease),
+            Finding::Heard => Report::Heard,
+        };
         // Publishers that wait for room do not wait for a silent peer.
         self.room.notify_all();
-        Some(Report::Liveliness(change))
+        Some(report)
     }
 
     fn flusher_step(&self, state: &mut MutexGuard<'_, Outgoing>, watch: &Watch) {
@@ -676,7 +693,8 @@ impl Outbox {
     /// Queues a frame that is not a message; `reply` if the peer asked for it.
     fn push_control(&self, state: &mut Outgoing, frame: &[u8], reply: bool) {
         if state.queue.control_bytes() > CONTROL_BYTES {
-            return self.unread(state);
+            // The peer asks for more than it reads.
+            return self.end(state, Disconnect::Unread);
         }
         state.queue.push_control(frame, reply);
         if !state.full {
@@ -712,9 +730,8 @@ impl Outbox {
         }
     }
 
-    /// Breaks off the link to a peer that asks for more than it reads.
-    fn unread(&self, state: &mut Outgoing) {
-        state.reason = Some(Disconnect::Unread);
+    fn end(&self, state: &mut Outgoing, reason: Disconnect) {
+        state.reason = Some(reason);
         self.broke(state);
     }
 

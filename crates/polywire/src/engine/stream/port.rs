@@ -353,6 +353,8 @@ impl Shared {
                     (Ok(listener), _) => return self.accept(&listener),
                     // Somebody else listens, and takes no calls yet.
                     (Err(cause), _) if cause.kind() == io::ErrorKind::AddrInUse => {}
+                    // The name cannot be resolved, which is the reason for not connecting, too.
+                    (Err(cause), _) if cause.kind() == io::ErrorKind::HostUnreachable => {}
                     (Err(cause), Some(reason)) => {
                         *reason += &format!(", nor listen there: {cause}{}", remedy(&cause));
                     }

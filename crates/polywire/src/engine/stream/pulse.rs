@@ -27,11 +27,13 @@ pub(super) struct Pulse {
     silences: AtomicU64,
 }
 
-/// A change that the node is told.
+/// What a look at a [`Pulse`] finds, unless the peer is heard as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum Finding {
     /// Nothing came for the lease.
     Silent(Duration),
+    /// Nothing has come since then.
+    StillSilent,
     /// The peer is heard again.
     Heard,
 }
@@ -106,7 +108,7 @@ impl Watch {
     }
 
     /// Looks whether the peer was heard, if the last look is long enough ago.
-    pub(super) fn look(&mut self, pulse: &Pulse, now: Instant) -> Option<Change> {
+    pub(super) fn look(&mut self, pulse: &Pulse, now: Instant) -> Option<Finding> {
         let lease = pulse.lease();
         let step = self.next_look(lease.unwrap_or(SHORTEST));
         let passed = self.since_look(now);
@@ -119,14 +121,17 @@ impl Watch {
         let was_heard = std::mem::replace(&mut self.turns, turns) != turns || !is_reading;
         if was_heard || lease.is_none() {
             self.quiet = Duration::ZERO;
-            return pulse.silent.swap(false, Ordering::Relaxed).then_some(Change::Heard);
+            return pulse.silent.swap(false, Ordering::Relaxed).then_some(Finding::Heard);
+        }
+        if pulse.is_silent() {
+            return Some(Finding::StillSilent);
         }
         // If this process did not run itself, the time says nothing about the peer.
         self.quiet += passed.min(step * 2);
-        let lease = lease.filter(|lease| self.quiet >= *lease && !pulse.is_silent())?;
+        let lease = lease.filter(|lease| self.quiet >= *lease)?;
         pulse.silent.store(true, Ordering::Relaxed);
         pulse.silences.fetch_add(1, Ordering::Relaxed);
-        Some(Change::Silent(lease))
+        Some(Finding::Silent(lease))
     }
 
     fn next_look(&self, lease: Duration) -> Duration {
@@ -148,9 +153,9 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// The changes at looks every quarter of the lease, of a peer that is heard before the looks of
+    /// The findings of looks every quarter of the lease. The peer is heard before the looks of
     /// these numbers.
-    fn changes(pulse: &Pulse, looks: u64, heard: impl Fn(u64) -> bool) -> Vec<(u64, Change)> {
+    fn findings(pulse: &Pulse, looks: u64, heard: impl Fn(u64) -> bool) -> Vec<(u64, Finding)> {
         let start = Instant::now();
         let mut watch = Watch::new(LEASE, start);
         let look = |number| {
@@ -167,8 +172,9 @@ mod tests {
     fn a_peer_is_silent_after_its_lease_and_heard_again_at_once() {
         let pulse = Pulse::default();
         pulse.promised(1000);
-        let expected = [(6, Change::Silent(LEASE)), (9, Change::Heard)];
-        assert_eq!(changes(&pulse, 12, |number| !(3..=8).contains(&number)), expected);
+        let still = |number| (number, Finding::StillSilent);
+        let expected = [(6, Finding::Silent(LEASE)), still(7), still(8), (9, Finding::Heard)];
+        assert_eq!(findings(&pulse, 12, |number| !(3..=8).contains(&number)), expected);
         assert!(!pulse.is_silent());
         assert_eq!(pulse.silences(), 1);
     }
@@ -176,12 +182,12 @@ mod tests {
     #[test]
     fn a_peer_without_a_lease_is_never_silent() {
         let pulse = Pulse::default();
-        assert_eq!(changes(&pulse, 100, |_| false), []);
+        assert_eq!(findings(&pulse, 100, |_| false), []);
         // Nor is one that revokes it.
         pulse.promised(1000);
-        assert_eq!(changes(&pulse, 4, |_| false), [(4, Change::Silent(LEASE))]);
+        assert_eq!(findings(&pulse, 4, |_| false), [(4, Finding::Silent(LEASE))]);
         pulse.promised(0);
-        assert_eq!(changes(&pulse, 4, |_| false), [(1, Change::Heard)]);
+        assert_eq!(findings(&pulse, 4, |_| false), [(1, Finding::Heard)]);
     }
 
     #[test]
@@ -197,7 +203,7 @@ mod tests {
         // The process was suspended for an hour.
         assert_eq!(watch.look(&pulse, start + ms(3_600_000)), None);
         assert_eq!(watch.look(&pulse, start + ms(3_600_250)), None);
-        assert_eq!(watch.look(&pulse, start + ms(3_600_500)), Some(Change::Silent(LEASE)));
+        assert_eq!(watch.look(&pulse, start + ms(3_600_500)), Some(Finding::Silent(LEASE)));
     }
 
     #[test]

@@ -155,6 +155,13 @@ pub trait ByteStream: Send + Sync {
         false
     }
 
+    /// Whether this machine has lost the address of this end, and would call the peer from another
+    /// one now. Then nothing comes over the stream any more, and the link ends. Called from time to
+    /// time while nothing is heard of the peer.
+    fn has_moved(&self) -> bool {
+        false
+    }
+
     /// Who the peer has proven to be. Called after the peer's first bytes were read.
     fn principal(&self) -> Principal {
         Principal::Anonymous

@@ -260,6 +260,10 @@ impl ByteStream for TlsStream {
         self.below.is_own_end()
     }
 
+    fn has_moved(&self) -> bool {
+        self.below.has_moved()
+    }
+
     fn principal(&self) -> Principal {
         self.peer.get().cloned().unwrap_or_default()
     }

@@ -108,6 +108,9 @@ impl Worker {
 
     /// Types that nobody has told before, and are asked for again.
     pub(super) fn due_types(&self) -> Vec<(String, (Guid, ChannelId))> {
+        if self.presence.is_none() {
+            return Vec::new();
+        }
         let most = self.shared.options.limits.pending_documents;
         self.shared.state.lock().types.due(most, Instant::now())
     }
