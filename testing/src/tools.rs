@@ -2,7 +2,8 @@
 //! child processes.
 //!
 //! A test whose tool is missing prints `SKIPPED` and passes. With `POLYWIRE_TEST_REQUIRE=all` in
-//! the environment it fails. `.ci/run` sets this variable and installs the tools.
+//! the environment it fails, with `installed` unless the tool is one that has to be built
+//! ([`ros_node`]). `.ci/run` sets this variable, and installs and builds the tools.
 
 use std::{
     env, fs,
@@ -47,16 +48,17 @@ pub fn faketime() -> Option<PathBuf> {
 }
 
 /// A node of ROS 2 on another library: the program in `crates/polywire/tests/FOLDER`, built in
-/// `target/foreign/FOLDER`. If it is not there, this calls [`missing`], and the caller skips its
-/// test.
+/// `target/foreign/FOLDER`. If it is not there, the caller skips its test.
+///
+/// # Panics
+/// If it is not there, and the environment has `POLYWIRE_TEST_REQUIRE=all`.
 pub fn ros_node(folder: &str, program: &str) -> Option<Command> {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
     let path = target.join("foreign").join(folder).join("debug").join(program);
     if !path.exists() {
-        missing(&format!(
-            "the node of ROS 2 in target/foreign/{folder} (crates/polywire/tests/{folder}/Cargo.toml builds it)"
-        ));
+        let what = format!("the node of ROS 2 in target/foreign/{folder} (tests/{folder}/Cargo.toml builds it)");
+        lacks(&what, &["all"]);
         return None;
     }
     Some(Command::new(path))
@@ -101,10 +103,15 @@ fn runs(what: &str, command: &mut Command) -> bool {
 /// Prints that the calling test is skipped because `what` is missing.
 ///
 /// # Panics
-/// If the environment has `POLYWIRE_TEST_REQUIRE=all`.
+/// If the environment has `POLYWIRE_TEST_REQUIRE=all` or `POLYWIRE_TEST_REQUIRE=installed`.
 pub fn missing(what: &str) {
-    let required = env::var_os("POLYWIRE_TEST_REQUIRE").is_some_and(|value| value == "all");
-    assert!(!required, "{what} is missing, and POLYWIRE_TEST_REQUIRE=all requires it");
+    lacks(what, &["all", "installed"]);
+}
+
+fn lacks(what: &str, forbidden: &[&str]) {
+    let required = env::var("POLYWIRE_TEST_REQUIRE").unwrap_or_default();
+    let is_required = forbidden.contains(&required.as_str());
+    assert!(!is_required, "{what} is missing, and POLYWIRE_TEST_REQUIRE={required} requires it");
     skipped(&format!("{what} is missing"));
 }
 
