@@ -1,8 +1,8 @@
 //! Typed publish/subscribe in which the wire is a run-time choice.
 //!
 //! Define a type once. One string per topic, its *wire*, chooses the format, the compression and
-//! the engine. Format and compression can change while the system runs; the engine is chosen when a
-//! publisher or subscriber is opened. Writers and readers may have different versions of the type.
+//! the engine. All three can change while the system runs ([`PublisherOf::set_wire`]). Writers and
+//! readers may have different versions of the type.
 //!
 //! ```
 //! use std::time::Duration;

@@ -332,6 +332,27 @@ fn nodes_of_a_host_without_a_network_find_each_other() {
 }
 
 #[test]
+fn nodes_find_each_other_over_ipv6_alone() {
+    let Some(network) = Network::of("nodes_find_each_other_over_ipv6_alone", 3) else { return };
+    for host in 1..=3 {
+        network.ip(host, &format!("address del 10.9.0.{host}/24 dev eth0"));
+    }
+    // Some addresses are unique beyond the link, others are those of the link alone.
+    network.ip(1, "address add fd09::1/64 dev eth0 nodad");
+    network.ip(2, "address add fd09::2/64 dev eth0 nodad");
+    let start = |host, name| Member::start(&network, host, name, "lan");
+    let (a, b, c) = (start(1, "a"), start(2, "b"), start(3, "c"));
+    a.hears(&[&b, &c]);
+    b.hears(&[&a, &c]);
+    c.hears(&[&a, &b]);
+    // Without multicast.
+    let d = Member::start(&network, 1, "d", "lan/4?multicast=off");
+    let e = Member::start(&network, 2, "e", "lan/4?multicast=off,peer=[fd09::1]:7465");
+    d.hears(&[&e]);
+    e.hears(&[&d]);
+}
+
+#[test]
 fn a_link_outlives_an_interface_that_goes_down_and_comes_back() {
     let Some(network) = Network::of("a_link_outlives_an_interface_that_goes_down_and_comes_back", 2) else { return };
     let lease = "[engine]\nlease_ms = 1000";

@@ -27,10 +27,9 @@ pub(super) trait Family: Send + Sync {
     }
     /// Fails with a reason if this is no address.
     fn check(&self, address: &str) -> Result<(), String>;
-    /// The socket addresses that a textual address stands for now, in order of preference. May
-    /// block for as long as the system looks for a name, and fails with `HostUnreachable` if it
-    /// does not find one.
-    fn resolve(&self, address: &str) -> io::Result<Vec<SockAddr>>;
+    /// The socket addresses that a textual address stands for now, in order of preference. Blocks
+    /// for at most `patience`. Fails with `HostUnreachable` if a name is not found.
+    fn resolve(&self, address: &str, patience: Duration) -> io::Result<Vec<SockAddr>>;
     /// A listening, non-blocking socket.
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket>;
     /// A connected socket.
@@ -137,7 +136,7 @@ impl Sockets {
     /// The result for the first address for which `attempt` succeeds, else the last error.
     fn first<T>(&self, attempt: impl Fn(&SockAddr) -> io::Result<T>) -> io::Result<T> {
         let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for address in self.family.resolve(&self.place)? {
+        for address in self.family.resolve(&self.place, self.options.connect_timeout)? {
             match attempt(&address) {
                 Ok(found) => return Ok(found),
                 Err(e) => refused = e,

@@ -20,7 +20,9 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
 };
 
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
@@ -68,15 +70,18 @@ impl Family for Inet {
         parts(address).map(drop)
     }
 
-    fn resolve(&self, address: &str) -> io::Result<Vec<SockAddr>> {
+    fn resolve(&self, address: &str, patience: Duration) -> io::Result<Vec<SockAddr>> {
         let (host, port) = parts(address).map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
         if host.is_empty() || host == "*" {
             let any = [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()];
             return Ok(any.map(|any| SocketAddr::from((any, port)).into()).into());
         }
         let unknown = |e| io::Error::new(io::ErrorKind::HostUnreachable, format!("'{host}' cannot be resolved: {e}"));
-        let found = (host, port).to_socket_addrs().map_err(unknown)?;
-        Ok(found.map(SockAddr::from).collect())
+        let found = match host.parse() {
+            Ok(ip) => vec![SocketAddr::new(ip, port)],
+            Err(_) => look_up(host, port, patience).map_err(unknown)?,
+        };
+        Ok(found.into_iter().map(SockAddr::from).collect())
     }
 
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
@@ -141,6 +146,16 @@ fn parts(address: &str) -> Result<(&str, u16), String> {
         None if host.contains(':') => Err("an IPv6 address must be in brackets".into()),
         None => Ok((host, port)),
     }
+}
+
+/// Asks the system for the addresses of a name, on a thread of its own: the system may take much
+/// longer than a port may that closes.
+fn look_up(host: &str, port: u16, patience: Duration) -> io::Result<Vec<SocketAddr>> {
+    let (tell, told) = mpsc::channel();
+    let host = host.to_owned();
+    let ask = move || tell.send((host, port).to_socket_addrs().map(Vec::from_iter));
+    thread::Builder::new().name("pw-tcp-name".into()).spawn(ask)?;
+    told.recv_timeout(patience).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// What Linux can do for streams with few segments under way, by which it cannot tell early that

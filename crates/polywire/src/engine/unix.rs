@@ -66,7 +66,7 @@ impl Family for Files {
         }
     }
 
-    fn resolve(&self, address: &str) -> io::Result<Vec<SockAddr>> {
+    fn resolve(&self, address: &str, _: Duration) -> io::Result<Vec<SockAddr>> {
         Ok(vec![SockAddr::unix(address)?])
     }
 

@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -114,7 +114,8 @@ impl Member {
 
     /// Calls a peer that the address names. Unlike one that has just left, it is missed.
     fn call_named(&self, place: &str) -> io::Result<Connection> {
-        let found: Vec<SocketAddr> = place.to_socket_addrs()?.collect();
+        let found = tcp::FAMILY.resolve(place, self.options.connect_timeout)?;
+        let found: Vec<SocketAddr> = found.iter().filter_map(SockAddr::as_socket).collect();
         self.call(&found).map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => io::Error::other(error),
             _ => error,
