@@ -379,11 +379,12 @@ fn a_host_whose_address_changes_is_linked_again() {
     let (a, b) = (start(1, "a", "lan"), start(2, "b", "lan"));
     let base = start(1, "base", "tcp-listen/0.0.0.0:7480");
     let robot = start(2, "robot", &format!("tcp-connect/{}:7480", network.address(1)));
+    let (host, caller) = (start(1, "host", "udp/0.0.0.0:7481"), start(2, "caller", "udp/10.9.0.1:7481"));
     let meet = || {
-        a.hears(&[&b]);
-        b.hears(&[&a]);
-        base.hears(&[&robot]);
-        robot.hears(&[&base]);
+        for (one, other) in [(&a, &b), (&base, &robot), (&host, &caller)] {
+            one.hears(&[other]);
+            other.hears(&[one]);
+        }
     };
     meet();
     network.ip(2, "address del 10.9.0.2/24 dev eth0");

@@ -231,7 +231,7 @@ pub(super) fn connection(
 
 /// Whether this machine does not have the address any more, and has a way to the peer from another
 /// one. Sends nothing.
-fn has_moved(mut local: SocketAddr, peer: SocketAddr) -> bool {
+pub(super) fn has_moved(mut local: SocketAddr, peer: SocketAddr) -> bool {
     local.set_port(0);
     let is_gone = UdpSocket::bind(local).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable);
     let any = if peer.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };

@@ -11,12 +11,15 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    net::{RecvFlags, recvfrom},
+    net::{RecvFlags, connect_unspec, recvfrom},
 };
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Socket, Type};
 
 use super::{
-    super::{EngineOptions, sockets::is_loopback},
+    super::{
+        EngineOptions,
+        sockets::{has_moved, is_loopback},
+    },
     address::{Address, Cast, Interface},
 };
 
@@ -63,7 +66,22 @@ impl Sockets {
     }
 
     pub(super) fn send(&self, packet: &[u8], to: SocketAddr) -> io::Result<()> {
-        self.sending.send_to(packet, to).map(|_| ())
+        let send = || self.sending.send_to(packet, to).map(drop);
+        match send() {
+            Err(_) if self.place == Place::Caller(to) && has_moved(self.sending.local_addr()?, to) => {
+                self.connect_anew(to)?;
+                send()
+            }
+            sent => sent,
+        }
+    }
+
+    /// Lets the system choose another address for this end. It keeps the one of a connected socket,
+    /// also if the machine has lost it.
+    fn connect_anew(&self, to: SocketAddr) -> io::Result<()> {
+        // Some systems report an error when they have done it.
+        let _ = connect_unspec(&self.sending);
+        self.sending.connect(to)
     }
 
     /// Waits for a datagram, but not for long. In a pair, an error may be what became of a packet.
