@@ -28,7 +28,7 @@ pub enum NodeError {
     Topic(#[from] TopicError),
     /// The topic has no wire. Name one in code, or in the configuration under the topic or as the
     /// node's default.
-    #[error("topic '{0}' has no wire: give one in code, or in the configuration")]
+    #[error("topic '{0}' has no wire: give one, such as cdr@local, in code or in the configuration")]
     NoWire(String),
     /// Two wires of one publisher have the same endpoint and different formats. Leave one out:
     /// every subscriber reads every format.

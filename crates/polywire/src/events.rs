@@ -275,6 +275,10 @@ impl fmt::Display for engine::Event {
 /// while let Some(event) = events.try_recv() {
 ///     println!("{event}");
 /// }
+/// // `recv` and `iter` wait until the node is closed.
+/// node.close();
+/// events.iter().for_each(|event| println!("{event}"));
+/// assert!(events.recv().is_none());
 /// # Ok::<(), polywire::NodeError>(())
 /// ```
 #[derive(Debug)]
@@ -283,32 +287,63 @@ pub struct Events(Arc<Listener>);
 #[derive(Debug, Default)]
 struct Listener {
     wants_counts: bool,
-    waiting: Mutex<VecDeque<NodeEvent>>,
+    told: Mutex<Told>,
     came: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    waiting: VecDeque<NodeEvent>,
+    /// The node has been closed.
+    is_over: bool,
 }
 
 impl Listener {
     fn tell(&self, event: &NodeEvent) {
-        let mut waiting = self.waiting.lock();
+        let waiting = &mut self.told.lock().waiting;
         if waiting.len() == WAITING {
             waiting.pop_front();
         }
         waiting.push_back(event.clone());
         self.came.notify_one();
     }
+
+    fn end(&self) {
+        self.told.lock().is_over = true;
+        self.came.notify_all();
+    }
+}
+
+impl Told {
+    fn must_wait(&mut self) -> bool {
+        self.waiting.is_empty() && !self.is_over
+    }
 }
 
 impl Events {
-    /// The next event. `None` if none comes within `timeout`.
+    /// Waits for the next event. `None` after [`Node::close`](crate::Node::close), or when the node
+    /// is gone, if no event waits.
+    pub fn recv(&self) -> Option<NodeEvent> {
+        let mut told = self.0.told.lock();
+        self.0.came.wait_while(&mut told, Told::must_wait);
+        told.waiting.pop_front()
+    }
+
+    /// Waits for the next event, for at most `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<NodeEvent> {
-        let mut waiting = self.0.waiting.lock();
-        self.0.came.wait_while_for(&mut waiting, |waiting| waiting.is_empty(), timeout);
-        waiting.pop_front()
+        let mut told = self.0.told.lock();
+        self.0.came.wait_while_for(&mut told, Told::must_wait, timeout);
+        told.waiting.pop_front()
     }
 
     /// The next event, if one waits.
     pub fn try_recv(&self) -> Option<NodeEvent> {
-        self.0.waiting.lock().pop_front()
+        self.0.told.lock().waiting.pop_front()
+    }
+
+    /// The events, as [`Events::recv`] returns them.
+    pub fn iter(&self) -> impl Iterator<Item = NodeEvent> + '_ {
+        std::iter::from_fn(|| self.recv())
     }
 }
 
@@ -332,6 +367,11 @@ impl Hub {
         });
     }
 
+    /// The node closes: listeners get what waits for them, and then an end.
+    pub(crate) fn end(&self) {
+        self.0.lock().iter().filter_map(Weak::upgrade).for_each(|listener| listener.end());
+    }
+
     /// Whether somebody wants to know what the node counts.
     pub(crate) fn wants_counts(&self) -> bool {
         self.0.lock().iter().any(|listener| listener.upgrade().is_some_and(|listener| listener.wants_counts))
@@ -343,6 +383,12 @@ impl Hub {
         let listeners = self.0.lock();
         let listeners = listeners.iter().filter_map(Weak::upgrade);
         listeners.filter(|listener| listener.wants_counts).for_each(|listener| listener.tell(&event));
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -504,6 +504,7 @@ impl Node {
     /// have received.
     pub fn close(&self) {
         self.0.ports.close();
+        self.0.inner.events.end();
     }
 
     /// The node as it introduces itself.
