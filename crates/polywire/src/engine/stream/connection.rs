@@ -169,7 +169,8 @@ impl Shared {
         self.join_links(&link);
         self.assured_linked();
         self.sink.event(Event::Connected(info.clone()));
-        self.others_to(&link).filter(|other| other.outbox.pulse.is_silent()).for_each(|other| other.outbox.replace());
+        let others = self.others_to(&link);
+        others.iter().filter(|other| other.outbox.pulse.is_silent()).for_each(|other| other.outbox.replace());
         let mut receiver = Receiver {
             shared: self,
             link: &link,
@@ -204,10 +205,10 @@ impl Shared {
 
     /// Other links to the node at the end of a link. A node whose address has changed calls again.
     /// Its former link, which is silent, would last until TCP gives up.
-    fn others_to(&self, link: &Link) -> impl Iterator<Item = Arc<Link>> + use<> {
-        let LinkInfo { id, peer, .. } = link.info;
-        let links = Vec::clone(&self.links());
-        links.into_iter().filter(move |other| other.info.peer.node == peer.node && other.info.id != id)
+    fn others_to(&self, link: &Link) -> Vec<Arc<Link>> {
+        let LinkInfo { id, peer, .. } = &link.info;
+        let is_other = |other: &&Arc<Link>| other.info.peer.node == peer.node && other.info.id != *id;
+        self.links().iter().filter(is_other).cloned().collect()
     }
 
     fn start_flusher(self: &Arc<Self>, link: &Arc<Link>) -> Option<thread::JoinHandle<()>> {
@@ -220,8 +221,8 @@ impl Shared {
                     Report::Silent(lease) => {
                         // Calls that came before this link was last heard do not replace it.
                         let is_new =
-                            |other: Arc<Link>| other.began.elapsed() < lease && !other.outbox.pulse.is_silent();
-                        if shared.others_to(&link).any(is_new) {
+                            |other: &Arc<Link>| other.began.elapsed() < lease && !other.outbox.pulse.is_silent();
+                        if shared.others_to(&link).iter().any(is_new) {
                             link.outbox.replace();
                         }
                         Event::Silent { link: info(), lease }
