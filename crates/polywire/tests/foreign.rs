@@ -246,6 +246,31 @@ fn messages_of_a_new_writer_wait_for_the_thread_that_decides() {
 }
 
 #[test]
+fn messages_behind_a_document_wait_for_the_thread_that_decides() {
+    let engine = Foreign::new("foreign-f");
+    let node = Node::builder().engine(Box::leak(Box::new(engine))).build();
+    let wire = Some("cdr@foreign-f/here");
+    let subscribe = node.subscribe_of("t", wire, Discovered::new().expect("records")).expect("subscriber");
+    let subscriber = subscribe.open();
+    let document = Newer::shape().schema().to_bytes();
+    let schema = Id128::of_document(&document);
+    let announcement = Announcement { topic: "t".into(), codec: "cdr".into(), schema, ..Announcement::default() };
+    engine.node().announced(ChannelId(2), Start::default(), &announcement);
+    let (gate, subscribing) = engine.decides_elsewhere(&node);
+    let writing = thread::spawn(move || {
+        engine.node().supplied(schema, Some(&document));
+        engine.sends_on(ChannelId(2), 1, &encoded(&cdr::CDR, "", &Newer { id: 5, ..Newer::default() }));
+    });
+    thread::sleep(Duration::from_millis(100));
+    assert!(subscriber.try_recv().is_none(), "nobody has decided");
+    drop(gate);
+    writing.join().expect("written");
+    subscribing.join().expect("a subscriber");
+    let record = subscriber.recv_timeout(SOON).expect("a message").value;
+    assert_eq!((record.u64("id"), subscriber.lost()), (Ok(5), 0));
+}
+
+#[test]
 fn messages_that_cannot_wait_for_a_decision_are_lost_and_counted() {
     let engine = Foreign::new("foreign-e");
     let node = Node::builder().engine(Box::leak(Box::new(engine))).build();

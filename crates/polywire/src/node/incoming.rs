@@ -256,10 +256,9 @@ impl Incoming {
             driven.deciding = Some(thread::current().id());
             while let Some(event) = driven.session.poll_event() {
                 drop(driven);
-                let channel = if let Event::Decide { channel, .. } = event { Some(channel) } else { None };
-                self.handle(event);
+                let decided = self.handle(event);
                 self.send();
-                channel.into_iter().for_each(|channel| self.decided(channel));
+                decided.into_iter().for_each(|channel| self.decided(channel));
                 driven = self.lock();
             }
             driven.deciding = None;
@@ -305,9 +304,10 @@ impl Incoming {
         }
     }
 
-    fn handle(&self, event: Event) {
+    /// Gives the channel that was decided on, if the event is about that.
+    fn handle(&self, event: Event) -> Option<ChannelId> {
         match event {
-            Event::Decide { channel, anew } => self.decide(channel, anew),
+            Event::Decide { channel, anew } => return self.decide(channel, anew).then_some(channel),
             Event::Closed { channel } => self.close(channel),
             Event::Matched { channel, answer, key_requested, incompatible } => {
                 let matched = Matched { channel, answer, key_requested, incompatible };
@@ -316,6 +316,7 @@ impl Incoming {
                 }
             }
         }
+        None
     }
 
     fn close(&self, channel: ChannelId) {
@@ -347,10 +348,11 @@ impl Incoming {
 
     // Deciding on a channel.
 
-    fn decide(&self, channel: ChannelId, anew: bool) {
-        let Some(host) = self.host.upgrade() else { return };
-        let Some(node) = host.node() else { return };
-        let Some((source, before, refused)) = self.open_channel(channel, anew) else { return };
+    /// False if a document is missing: when it has come, the session asks once more.
+    fn decide(&self, channel: ChannelId, anew: bool) -> bool {
+        let Some(host) = self.host.upgrade() else { return true };
+        let Some(node) = host.node() else { return true };
+        let Some((source, before, refused)) = self.open_channel(channel, anew) else { return true };
         let _span = span!(
             DEBUG,
             "negotiate",
@@ -373,13 +375,13 @@ impl Incoming {
             // Those that do not need its type do not wait for it.
             routes.retain(|route| !lacks(route));
             if routes.is_empty() {
-                return;
+                return true;
             }
         }
         let unfetched = match missing(&node, &source.announcement, &routes) {
             None => None,
             Some(document) => match self.lock().session.fetch(channel, document, clock::now()) {
-                Fetch::Pending => return,
+                Fetch::Pending => return false,
                 Fetch::Failed(reason) => Some(reason),
             },
         };
@@ -418,6 +420,7 @@ impl Incoming {
         if wants_history {
             self.lock().session.reconsider_topic(&source.announcement.topic, is_history);
         }
+        true
     }
 
     /// It is decided who reads a channel, or the engine holds its messages until that can be.
@@ -430,13 +433,12 @@ impl Incoming {
         }
     }
 
-    /// Waits until it is decided who reads a new channel, if another thread decides: the messages
-    /// of a writer that is no node's do not wait for the answer.
-    fn await_decision(&self, channel: ChannelId) {
+    /// Waits until it is decided who reads new channels, if another thread decides: the messages of
+    /// a writer that is no node's do not wait for the answer.
+    fn await_decisions(&self) {
         let here = thread::current().id();
-        let is_left = |driven: &mut Driven| {
-            driven.undecided.contains_key(&channel) && driven.deciding.is_some_and(|thread| thread != here)
-        };
+        let is_left =
+            |driven: &mut Driven| !driven.undecided.is_empty() && driven.deciding.is_some_and(|thread| thread != here);
         self.settled.wait_while_for(&mut self.lock(), is_left, LONGEST_DECISION);
     }
 
@@ -709,7 +711,7 @@ impl LinkSink for Incoming {
         };
         self.drive();
         if !refused {
-            self.await_decision(channel);
+            self.await_decisions();
             self.fetch_for_others(announcement);
         }
         if announcement.topic == INTEREST
@@ -808,6 +810,7 @@ impl LinkSink for Incoming {
             host.document_arrived(document);
         }
         self.drive();
+        self.await_decisions();
     }
 
     fn undecodable(&self, channel: ChannelId, sequence: u64, reason: &str) {
