@@ -205,11 +205,14 @@ fn a_topic_is_on_four_buses_at_once() {
     let over_one = places.map(|place| there.subscriber_on::<Pump>(TOPIC, &place).expect("a subscriber"));
     let all: Vec<_> = over_one.iter().chain([&over_all]).collect();
     until("all match", || all.iter().all(|pumps| pumps.status().writers == 1) && !reader.writers().is_empty());
-    // The application of Zenoh does not tell when it hears the publisher.
+    // Subscribers know the publisher before it knows them.
     let pump = |id: u32| Pump { id, level: f64::from(id), name: format!("pump {id}") };
-    until("Zenoh hears it", || {
+    let (mut deaf, mut is_shown) = (all.clone(), false);
+    until("all hear it", || {
         publisher.publish(&pump(0)).expect("published");
-        texts.recv_timeout(Duration::from_millis(20)).is_ok()
+        is_shown |= texts.recv_timeout(Duration::from_millis(20)).is_ok();
+        deaf.retain(|pumps| pumps.try_recv().is_none());
+        is_shown && deaf.is_empty() && !plain.all().is_empty()
     });
     for id in 1..=500 {
         publisher.publish(&pump(id)).expect("published");
