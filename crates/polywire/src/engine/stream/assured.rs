@@ -16,10 +16,11 @@ use polywire_core::envelope::{ChannelId, Envelope};
 use super::{kept::Kept, link::Link};
 use crate::engine::{Event, LinkInfo, Sent};
 
-/// How long the subscribers of a new relay are waited for at least, and how much longer at most:
-/// their pauses between two calls grow while there is no relay.
-const GATHERING: Duration = Duration::from_secs(1);
-const LONGER: Duration = Duration::from_secs(3);
+/// How long the subscribers of a new relay are waited for at least, which is much for a machine
+/// that is not overloaded, and how much longer at most: their pauses between two calls grow while
+/// there is no relay.
+const GATHERING: Duration = Duration::from_secs(2);
+const LONGER: Duration = Duration::from_secs(2);
 
 /// The assured channels of a port.
 #[derive(Default)]
