@@ -3,7 +3,7 @@
 //!
 //! A test whose tool is missing prints `SKIPPED` and passes. With `POLYWIRE_TEST_REQUIRE=all` in
 //! the environment it fails, with `installed` unless the tool is one that has to be built
-//! ([`ros_node`]). `.ci/run` sets this variable, and installs and builds the tools.
+//! ([`peer`]). `.ci/run` sets this variable, and installs and builds the tools.
 
 use std::{
     env, fs,
@@ -47,17 +47,18 @@ pub fn faketime() -> Option<PathBuf> {
     library
 }
 
-/// A node of ROS 2 on another library: the program in `crates/polywire/tests/FOLDER`, built in
-/// `target/foreign/FOLDER`. If it is not there, the caller skips its test.
+/// A program on another library, from a workspace of its own: the one in
+/// `crates/polywire/tests/FOLDER`, built in `target/foreign/FOLDER`. If it is not there, the caller
+/// skips its test.
 ///
 /// # Panics
 /// If it is not there, and the environment has `POLYWIRE_TEST_REQUIRE=all`.
-pub fn ros_node(folder: &str, program: &str) -> Option<Command> {
+pub fn peer(folder: &str, program: &str) -> Option<Command> {
     let target = env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")), PathBuf::from);
     let path = target.join("foreign").join(folder).join("debug").join(program);
     if !path.exists() {
-        let what = format!("the node of ROS 2 in target/foreign/{folder} (tests/{folder}/Cargo.toml builds it)");
+        let what = format!("the program in target/foreign/{folder} (tests/{folder}/Cargo.toml builds it)");
         lacks(&what, &["all"]);
         return None;
     }
@@ -67,8 +68,17 @@ pub fn ros_node(folder: &str, program: &str) -> Option<Command> {
 /// Whether the C compiler finds a header. If not, it calls [`missing`], and the caller skips its
 /// test.
 pub fn c_has(header: &str) -> bool {
-    let arguments = ["-fsyntax-only", "-include", header, "-x", "c", "-"];
-    runs(&format!("the C compiler or its header '{header}'"), Command::new("cc").args(arguments))
+    compiler_has("cc", "c", header)
+}
+
+/// The same for the compiler of C++.
+pub fn cpp_has(header: &str) -> bool {
+    compiler_has("c++", "c++", header)
+}
+
+fn compiler_has(compiler: &str, language: &str, header: &str) -> bool {
+    let arguments = ["-fsyntax-only", "-include", header, "-x", language, "-"];
+    runs(&format!("the compiler '{compiler}' or its header '{header}'"), Command::new(compiler).args(arguments))
 }
 
 /// Runs a program with `input` on its standard input, and returns its standard output.

@@ -15,7 +15,7 @@ fn without_its_tool() {
 #[test]
 #[ignore = "the other test of this file runs it"]
 fn without_its_program() {
-    assert!(tools::ros_node("ros2", "no-such-node").is_none());
+    assert!(tools::peer("ros2", "no-such-node").is_none());
 }
 
 fn run_it(test: &str, required: &str) -> Output {

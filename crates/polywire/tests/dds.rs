@@ -2,7 +2,7 @@
 //!
 //! The programs are `dds/peer.py`, which needs Python's package `cyclonedds`, and `ddsperf` and
 //! `dds/native.c`, which need Debian's `cyclonedds-tools` and `cyclonedds-dev` of an older version
-//! of Cyclone DDS.
+//! of Cyclone DDS, and those of other implementations (`dds/vendors.rs`).
 
 #![cfg(feature = "dds")]
 
@@ -32,6 +32,8 @@ mod security;
 mod services;
 #[path = "dds/types.rs"]
 mod types;
+#[path = "dds/vendors.rs"]
+mod vendors;
 
 use std::{
     env,

@@ -65,7 +65,7 @@ fn peer(mode: &str, domain: u32, name: &str) -> Option<Program> {
 
 /// The program of a node of ROS 2. `None` if it is not built.
 fn program() -> Option<Command> {
-    tools::ros_node("ros2", "polywire-ros2-peer")
+    tools::peer("ros2", "polywire-ros2-peer")
 }
 
 /// A node of ROS 2 with services as those on Cyclone DDS have them.

@@ -26,7 +26,7 @@ fn alone(node: &Node) -> (String, String) {
 
 /// A node of ROS 2 that does this. `None` if it is not built.
 fn peer(mode: &str, locator: &str) -> Option<Program> {
-    Some(Program::start(tools::ros_node("ros2_zenoh", "polywire-ros2-zenoh-peer")?.args([mode, locator])))
+    Some(Program::start(tools::peer("ros2_zenoh", "polywire-ros2-zenoh-peer")?.args([mode, locator])))
 }
 
 /// The next line that begins like this, without its beginning.

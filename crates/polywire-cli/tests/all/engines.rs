@@ -93,7 +93,7 @@ fn a_node_of_ros_over_zenoh_is_read_without_its_idl() {
 
     let folder = Folder::new();
     let place = format!("127.0.0.1:{}", free_port());
-    let Some(mut talker) = tools::ros_node("ros2_zenoh", "polywire-ros2-zenoh-peer") else { return };
+    let Some(mut talker) = tools::peer("ros2_zenoh", "polywire-ros2-zenoh-peer") else { return };
     let wire = format!("zenoh/peer?scouting=off,ros=true,domain=7,listen=tcp/{place}");
     let echo = folder.start(&["echo", "chatter", "--wire", &wire, "--count", "2", "--timeout", "60"]);
     let until = std::time::Instant::now() + polywire_testing::waiting::SOON;

@@ -67,7 +67,7 @@ pub fn member_with(fleet: &Fleet, name: &str, rules: &str, lifetime: Duration) -
     member
 }
 
-fn member(fleet: &Fleet, name: &str) -> Member {
+pub fn member(fleet: &Fleet, name: &str) -> Member {
     member_with(fleet, name, ALL, Duration::from_secs(86_400))
 }
 

@@ -11,9 +11,9 @@ use crate::{
 /// The type `Grown` of `peer.py` before it had a level.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "plant::Grown", appendable)]
-struct Young {
+pub struct Young {
     #[polywire(key)]
-    id: u32,
+    pub id: u32,
 }
 
 /// The type `Loose` of `peer.py`.
@@ -29,13 +29,13 @@ struct Loose {
 /// The same with its members in another order, without the level, and with one more.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "plant::Loose", mutable)]
-struct Looser {
+pub struct Looser {
     #[polywire(id = 2)]
-    name: String,
+    pub name: String,
     #[polywire(id = 0, key)]
-    id: u32,
+    pub id: u32,
     #[polywire(id = 3)]
-    unit: String,
+    pub unit: String,
 }
 
 fn loose(id: u32) -> Loose {

@@ -1,12 +1,19 @@
-//! The ends of instances, as programs of DDS send them: a sample with the members of the key alone.
-//! Nodes send whole values, so the other members are added here, with their default values.
+//! The ends of instances, as programs of DDS send them: a sample with the members of the key alone,
+//! or nothing but the hash of the key. Nodes send whole values, so the other members are added
+//! here, with their default values.
 
 use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
 use polywire_core::{
-    codec::{self, Decoder, Encoder, Options},
+    codec::{
+        self, Decoder, Encoder, Options,
+        cdr::{
+            CDR, XCDR2,
+            key::{KeyHash, KeyHasher},
+        },
+    },
     layout::{Record, Shape},
-    schema::{DefId, DefKind, Schema, SchemaBuilder, Type},
+    schema::{DefId, DefKind, Extensibility, Schema, SchemaBuilder, Type},
 };
 use polywire_dds::Sample;
 
@@ -33,6 +40,13 @@ struct Values {
     shape: Arc<Shape>,
     decoder: Decoder<Record>,
     encoder: Encoder<Record>,
+    hashed: Hashed,
+}
+
+/// Reads keys from their hashes.
+struct Hashed {
+    decoder: Decoder<Record>,
+    hashers: [KeyHasher<Record>; 2],
 }
 
 impl Keys {
@@ -46,7 +60,10 @@ impl Keys {
     fn value(&self, sample: &Sample) -> Option<Vec<u8>> {
         let values = self.values.get_or_init(|| Values::new(&self.codec, &self.schema)).as_ref()?;
         let (mut record, mut value) = (Record::new(&values.shape), Vec::new());
-        values.decoder.decode(&without_number(&sample.bytes), &mut record).ok()?;
+        match sample.bytes.sample() {
+            [_, _, _, _] => values.hashed.decode(&sample.key_hash?, &mut record)?,
+            _ => _ = values.decoder.decode(&without_number(&sample.bytes), &mut record).ok()?,
+        }
         values.encoder.encode(&record, &mut value).ok()?;
         Some(value)
     }
@@ -57,21 +74,47 @@ impl Values {
         let codec = codec::find(codec)?;
         let shape = Shape::of(schema).ok()?;
         let header: Options = "header".parse().ok()?;
-        let decoder = Decoder::for_shape(codec, &header, &key_schema(schema)?, &shape).ok()?;
+        let decoder = Decoder::for_shape(codec, &header, &key_schema(schema, Part::Sample)?, &shape).ok()?;
         let encoder = Encoder::for_shape(codec, &header, &shape).ok()?;
-        Some(Values { shape, decoder, encoder })
+        let hashed = Hashed::new(schema, &shape)?;
+        Some(Values { shape, decoder, encoder, hashed })
     }
+}
+
+impl Hashed {
+    fn new(schema: &Schema, shape: &Arc<Shape>) -> Option<Hashed> {
+        let big_endian: Options = "be".parse().ok()?;
+        let decoder = Decoder::for_shape(&XCDR2, &big_endian, &key_schema(schema, Part::Hash)?, shape).ok()?;
+        let hasher = |codec| KeyHasher::for_shape(codec, shape).ok()?;
+        Some(Hashed { decoder, hashers: [hasher(&CDR)?, hasher(&XCDR2)?] })
+    }
+
+    /// Sets the members of a key. `None` if the hash is a digest of it, or if the hash does not say
+    /// of which version of CDR it is, and that matters.
+    fn decode(&self, hash: &KeyHash, record: &mut Record) -> Option<()> {
+        self.decoder.decode(hash, record).ok()?;
+        self.hashers.iter().all(|hasher| hasher.clone().hash(record).is_ok_and(|of| of == *hash)).then_some(())
+    }
+}
+
+/// What the type of the keys is for.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    /// The body of a sample with a key alone.
+    Sample,
+    /// The hash of a key: structures are final, and their members are in the order of their ids.
+    Hash,
 }
 
 /// The type of the keys (XTypes 1.3, 7.6.8): the members that are keys, also of the structures in
 /// them that have keys. `None` if there is no key.
-fn key_schema(schema: &Schema) -> Option<Schema> {
+fn key_schema(schema: &Schema, part: Part) -> Option<Schema> {
     let mut types = SchemaBuilder::new();
     for def in schema.defs() {
         types.add(def.clone());
     }
     let Type::Def(root) = schema.resolve(schema.root()) else { return None };
-    let root = key_type(schema, *root, &mut types, &mut BTreeMap::new())?;
+    let root = key_type(schema, *root, part, &mut types, &mut BTreeMap::new())?;
     types.finish(Type::Def(root)).ok()
 }
 
@@ -80,6 +123,7 @@ fn key_schema(schema: &Schema) -> Option<Schema> {
 fn key_type(
     schema: &Schema,
     id: DefId,
+    part: Part,
     types: &mut SchemaBuilder,
     made: &mut BTreeMap<DefId, Option<DefId>>,
 ) -> Option<DefId> {
@@ -94,9 +138,13 @@ fn key_type(
     if members.is_empty() {
         return None;
     }
+    if part == Part::Hash {
+        def.extensibility = Extensibility::Final;
+        members.sort_by_key(|member| member.id);
+    }
     for member in members {
         if let Type::Def(inner) = schema.resolve(&member.ty)
-            && let Some(keys) = key_type(schema, *inner, types, made)
+            && let Some(keys) = key_type(schema, *inner, part, types, made)
         {
             member.ty = Type::Def(keys);
         }
@@ -110,7 +158,7 @@ fn key_type(
 
 #[cfg(test)]
 mod tests {
-    use polywire_core::schema::{Def, Extensibility, Member};
+    use polywire_core::schema::{Def, Member};
     use polywire_dds::{Bytes, Kind};
 
     use super::*;
@@ -131,6 +179,49 @@ mod tests {
         types.finish(root).expect("a schema")
     }
 
+    fn sample(bytes: Bytes, key_hash: Option<KeyHash>) -> Sample {
+        Sample { kind: Kind::Dispose, is_key: true, bytes, key_hash, timestamp_ns: 0, sequence: None }
+    }
+
+    /// The value of a key that comes as its hash alone, in JSON.
+    fn of_hash(schema: &Schema, hash: KeyHash) -> Option<String> {
+        let bytes = Bytes::new([0; 4], &[]).expect("bytes");
+        let value = Keys::new("cdr", schema.clone()).value(&sample(bytes, Some(hash)))?;
+        let shape = Shape::of(schema).expect("a shape");
+        let mut record = Record::new(&shape);
+        let header = "header".parse().expect("options");
+        Decoder::for_shape(&CDR, &header, schema, &shape)
+            .expect("a decoder")
+            .decode(&value, &mut record)
+            .expect("decoded");
+        Some(record.to_json().expect("JSON"))
+    }
+
+    /// A type with a key of these members, and a level.
+    fn keyed(members: Vec<Member>) -> Schema {
+        let mut types = SchemaBuilder::new();
+        let members = [vec![Member::new("level", Type::Uint8)], members].concat();
+        let root = Type::Def(types.add(Def::structure("Pump", members).with_extensibility(Extensibility::Mutable)));
+        types.finish(root).expect("a schema")
+    }
+
+    #[test]
+    fn a_hash_becomes_a_value_if_it_is_the_key() {
+        let short = keyed(vec![key("row", Type::Uint16), key("id", Type::Uint32)]);
+        let hash = [0, 7, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(of_hash(&short, hash).as_deref(), Some(r#"{"level":0,"row":7,"id":16909060}"#));
+        let by_id = |name: &str, ty, id| Member { explicit_id: Some(id), ..key(name, ty) };
+        let sorted = keyed(vec![by_id("id", Type::Uint32, 9), by_id("row", Type::Uint16, 8)]);
+        assert_eq!(of_hash(&sorted, hash).as_deref(), Some(r#"{"level":0,"id":16909060,"row":7}"#));
+        let trailing = [0, 7, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(of_hash(&short, trailing), None);
+        let digest = keyed(vec![key("name", Type::string())]);
+        assert_eq!(of_hash(&digest, hash), None);
+        // Its second member is at another place in each version of CDR.
+        let ambiguous = keyed(vec![key("id", Type::Uint32), key("time", Type::Uint64)]);
+        assert_eq!(of_hash(&ambiguous, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]), None);
+    }
+
     #[test]
     fn a_key_becomes_a_value() {
         for codec in ["cdr", "xcdr2"] {
@@ -146,21 +237,13 @@ mod tests {
                     bytes
                 };
                 let key = r#"{"place":{"row":7},"size":{"x":1,"y":2},"name":"north"}"#;
-                let key = encoded(&key_schema(&whole).expect("keys"), key);
+                let key = encoded(&key_schema(&whole, Part::Sample).expect("keys"), key);
                 let bytes = Bytes::new([key[0], key[1], key[2], key[3]], &key[4..]).expect("bytes");
-                let sample = Sample {
-                    kind: Kind::Dispose,
-                    is_key: true,
-                    bytes,
-                    key_hash: None,
-                    timestamp_ns: 0,
-                    sequence: None,
-                };
                 let keys = Keys::new(codec, whole.clone());
                 let json = r#"{"place":{"row":7},"size":{"x":1,"y":2},"name":"north"}"#;
-                assert_eq!(keys.value(&sample), Some(encoded(&whole, json)), "{codec} {extensibility:?}");
+                assert_eq!(keys.value(&sample(bytes, None)), Some(encoded(&whole, json)), "{codec} {extensibility:?}");
                 let cut = Bytes::new([key[0], key[1], 0, 0], &key[4..6]).expect("bytes");
-                assert_eq!(keys.value(&Sample { bytes: cut, ..sample }), None, "{codec} {extensibility:?}");
+                assert_eq!(keys.value(&sample(cut, None)), None, "{codec} {extensibility:?}");
             }
         }
     }

@@ -142,7 +142,7 @@ pub(in crate::engine) fn keep<K: Ord>(kept: &mut BTreeMap<K, Vec<u8>>, key: K, d
     kept.insert(key, document);
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "zenoh"))]
 mod tests {
     use polywire_core::envelope::ChannelId;
 
