@@ -5,7 +5,7 @@
 //     fast read DOMAIN TOPIC TYPE     prints each sample that it reads
 //     fast strict DOMAIN TOPIC TYPE   requests a deadline, and prints the policy that does not match
 //
-// TYPE is Pump or Note. With a folder as a fifth argument, it joins with DDS Security, by the files that `polywire identity sign --dds`
+// TYPE is Pump, Note, or Text, which is that of ROS 2 with what its middlewares say of it. With a folder as a fifth argument, it joins with DDS Security, by the files that `polywire identity sign --dds`
 // makes there. It ends when its standard input does.
 
 #include <chrono>
@@ -41,6 +41,7 @@ static void say(const std::string& text) { std::cout << text << std::endl; }
 
 struct Pump {
     static constexpr const char* NAME = "plant::Pump";
+    static constexpr const char* SAID = "";
     static constexpr bool KEYED = true;
     uint32_t id = 0;
     double level = 0;
@@ -59,6 +60,7 @@ struct Pump {
 
 struct Note {
     static constexpr const char* NAME = "plant::Note";
+    static constexpr const char* SAID = "";
     static constexpr bool KEYED = false;
     std::string words;
     std::vector<int32_t> marks;
@@ -76,10 +78,24 @@ struct Note {
     }
 };
 
+struct Text {
+    static constexpr const char* NAME = "std_msgs::msg::dds_::String_";
+    static constexpr const char* SAID =
+        "typehash=RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18;";
+    static constexpr bool KEYED = false;
+    std::string data;
+
+    static Text numbered(int number) { return {"text " + std::to_string(number)}; }
+    uint32_t key() const { return 0; }
+    void write(Cdr& to) const { to << data; }
+    void read(Cdr& from) { from >> data; }
+    std::string text() const { return "Text(data='" + data + "')"; }
+};
+
 // What `fastddsgen` makes of a type, without an announcement of what the type is.
 template <typename Of>
 struct Type : TopicDataType {
-    static constexpr uint32_t LONGEST = 65536;
+    static constexpr uint32_t LONGEST = 1 << 18;
 
     Type() {
         setName(Of::NAME);
@@ -138,8 +154,10 @@ struct Reads : DataReaderListener {
     }
 };
 
-template <typename Qos>
+template <typename Of, typename Qos>
 static Qos kept(Qos qos) {
+    const std::string said = Of::SAID;
+    qos.user_data().data_vec({said.begin(), said.end()});
     qos.reliability().kind = RELIABLE_RELIABILITY_QOS;
     qos.durability().kind = TRANSIENT_LOCAL_DURABILITY_QOS;
     qos.history().kind = KEEP_ALL_HISTORY_QOS;
@@ -177,7 +195,7 @@ static void run(const std::string& mode, int domain, const std::string& topic_na
     static Reads<Of> reads;
     if (mode == "write" || mode == "keep") {
         auto* publisher = member->create_publisher(PUBLISHER_QOS_DEFAULT);
-        DataWriter* writer = publisher->create_datawriter(topic, kept(DATAWRITER_QOS_DEFAULT));
+        DataWriter* writer = publisher->create_datawriter(topic, kept<Of>(DATAWRITER_QOS_DEFAULT));
         PublicationMatchedStatus matched;
         while (mode == "write" && (writer->get_publication_matched_status(matched), matched.current_count == 0)) {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -191,7 +209,7 @@ static void run(const std::string& mode, int domain, const std::string& topic_na
             writer->dispose(&first, HANDLE_NIL);
         }
     } else {
-        DataReaderQos qos = kept(DATAREADER_QOS_DEFAULT);
+        DataReaderQos qos = kept<Of>(DATAREADER_QOS_DEFAULT);
         if (mode == "strict") qos.deadline().period = eprosima::fastrtps::Duration_t(0.01);
         member->create_subscriber(SUBSCRIBER_QOS_DEFAULT)->create_datareader(topic, qos, &reads);
     }
@@ -199,7 +217,7 @@ static void run(const std::string& mode, int domain, const std::string& topic_na
 
 int main(int, char** arguments) {
     const std::string type_name = arguments[4];
-    (type_name == "Pump" ? run<Pump> : run<Note>)(arguments[1], std::stoi(arguments[2]), arguments[3], arguments[5]);
+    (type_name == "Pump" ? run<Pump> : type_name == "Note" ? run<Note> : run<Text>)(arguments[1], std::stoi(arguments[2]), arguments[3], arguments[5]);
     say("ready");
     while (std::getchar() != EOF) {
     }

@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, process::Command, sync::LazyLock};
 
-use polywire::{Info, Kind, Node, Publish, Subscriber, coding::Discovered, qos::Qos};
+use polywire::{Info, Kind, Message, Node, Publish, Subscriber, coding::Discovered, qos::Qos};
 use polywire_testing::{tools, waiting::until};
 
 #[cfg(feature = "dds-security")]
@@ -98,6 +98,9 @@ fn what_is_published_is_read_by_them() {
             assert_eq!(pump_reader.line(), "disposed", "{of}");
             notes.publish(&note(2)).expect("published");
             assert_eq!(note_reader.line(), "alive Note(text='note 2', marks=[2, -2])", "{of}");
+            let long = Note { text: "x".repeat(100_000), marks: Vec::new() };
+            notes.publish(&long).expect("published");
+            assert_eq!(note_reader.line(), format!("alive Note(text='{}', marks=[])", long.text), "{of}");
         }
     }
 }
@@ -208,4 +211,27 @@ fn members_of_a_fleet_reach_each_other() {
     assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
     publisher.publish(&pump(1)).expect("published");
     assert_eq!([reader.line(), reader.line()], ["ready", "alive Pump(id=1, level=0.5, name='pump 1')"]);
+}
+
+/// As rmw_fastrtps, the middleware of ROS 2 that most use, names a topic and its type.
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "std_msgs::msg::String", final)]
+struct Text {
+    data: String,
+}
+
+#[test]
+fn a_topic_of_ros_passes_both_ways() {
+    let (domain, node) = (domain(), Node::new());
+    let ros = |format: &str| wire(format, domain) + "&ros=true";
+    let texts = node.subscriber_on::<Text>("chatter", &ros("auto")).expect("a subscriber");
+    let Some(_writer) = FAST.start("write", domain, "rt/chatter", "Text") else { return };
+    for number in 1..=3 {
+        assert_eq!(next(&texts).0, Text { data: format!("text {number}") });
+    }
+    let publisher = node.publisher_on::<Text>("echoes", &ros("cdr")).expect("a publisher");
+    let reader = FAST.start("read", domain, "rt/echoes", "Text").expect("it was there");
+    assert_eq!(publisher.wait_for_subscribers(1, SOON), 1);
+    publisher.publish(&Text { data: "hello".into() }).expect("published");
+    assert_eq!([reader.line(), reader.line()], ["ready", "alive Text(data='hello')"]);
 }
