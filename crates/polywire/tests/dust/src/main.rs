@@ -170,8 +170,8 @@ fn main() {
         std::process::exit(0);
     });
     let factory = DomainParticipantFactory::get_instance();
-    // Dust DDS announces types with other hashes than Cyclone DDS computes, so readers that announce
-    // them match no writer of Cyclone's.
+    // Dust DDS announces types with other hashes than Cyclone DDS computes, so readers that
+    // announce them match no writer of Cyclone's.
     let is_told = matches!(mode.as_str(), "write" | "keep");
     let configuration = DustDdsConfigurationBuilder::new().enable_type_information(is_told).build();
     *factory.get_mut_configuration() = configuration.expect("a configuration");
