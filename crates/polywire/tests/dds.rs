@@ -44,7 +44,7 @@ use std::{
 };
 
 use polywire::{
-    Kind, Node,
+    Info, Kind, Node, Subscriber,
     coding::Discovered,
     directory::{NodeData, SubscriberData},
     qos::{Qos, Reliability},
@@ -88,6 +88,15 @@ fn pump(id: u32) -> Pump {
     Pump { id, level: f64::from(id) / 2.0, name: format!("pump {id}") }
 }
 
+fn note(number: i32) -> Note {
+    Note { text: format!("note {number}"), marks: vec![number, -number] }
+}
+
+fn next<T>(samples: &Subscriber<T>) -> (T, Info) {
+    let sample = samples.recv_timeout(SOON).expect("a sample");
+    (sample.value, sample.info)
+}
+
 /// `None` if this machine has no such Python package.
 fn python(mode: &str, domain: u32, topic: &str, of: &str) -> Option<Program> {
     peer(mode, domain, topic, of).map(|mut command| program::start(&mut command))
@@ -123,8 +132,7 @@ fn topics_without_key_and_grown_types_are_read() {
     let Some(_program) = python("write", domain, "notes", "Note") else { return };
     let _other = python("write", domain, "grown", "Grown");
     for number in 1..=3 {
-        let note = notes.recv_timeout(SOON).expect("a sample").value;
-        assert_eq!(note, Note { text: format!("note {number}"), marks: vec![number, -number] });
+        assert_eq!(next(&notes).0, note(number));
         let value = grown.recv_timeout(SOON).expect("a sample").value;
         assert_eq!(value, Grown { id: number as u32, level: f64::from(number) / 2.0, unit: "none".into() });
     }

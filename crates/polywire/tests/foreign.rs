@@ -79,6 +79,22 @@ impl Foreign {
         }
         (gate, subscribing)
     }
+
+    /// Writes while a thread of the node decides: nothing comes before that has ended.
+    fn writes_meanwhile<T>(
+        &'static self,
+        node: &Node,
+        subscriber: &Subscriber<T>,
+        write: impl FnOnce() + Send + 'static,
+    ) {
+        let (gate, subscribing) = self.decides_elsewhere(node);
+        let writing = thread::spawn(write);
+        thread::sleep(Duration::from_millis(100));
+        assert!(subscriber.try_recv().is_none(), "nobody has decided");
+        drop(gate);
+        writing.join().expect("written");
+        subscribing.join().expect("a subscriber");
+    }
 }
 
 impl Engine for &'static Foreign {
@@ -231,16 +247,10 @@ fn messages_of_a_new_writer_wait_for_the_thread_that_decides() {
     let engine = Foreign::new("foreign-d");
     let node = Node::builder().engine(Box::leak(Box::new(engine))).build();
     let subscriber = node.subscriber_on::<Newer>("t", "cdr@foreign-d/here").expect("subscriber");
-    let (gate, subscribing) = engine.decides_elsewhere(&node);
-    let writing = thread::spawn(|| {
+    engine.writes_meanwhile(&node, &subscriber, || {
         engine.announces(ChannelId(2), "t", "", "");
         engine.sends_on(ChannelId(2), 1, &encoded(&cdr::CDR, "", &Newer { id: 5, ..Newer::default() }));
     });
-    thread::sleep(Duration::from_millis(100));
-    assert!(subscriber.try_recv().is_none(), "nobody has decided");
-    drop(gate);
-    writing.join().expect("written");
-    subscribing.join().expect("a subscriber");
     assert_eq!(subscriber.recv_timeout(SOON).map(|sample| sample.value.id), Some(5));
     assert_eq!(subscriber.lost(), 0);
 }
@@ -256,16 +266,10 @@ fn messages_behind_a_document_wait_for_the_thread_that_decides() {
     let schema = Id128::of_document(&document);
     let announcement = Announcement { topic: "t".into(), codec: "cdr".into(), schema, ..Announcement::default() };
     engine.node().announced(ChannelId(2), Start::default(), &announcement);
-    let (gate, subscribing) = engine.decides_elsewhere(&node);
-    let writing = thread::spawn(move || {
+    engine.writes_meanwhile(&node, &subscriber, move || {
         engine.node().supplied(schema, Some(&document));
         engine.sends_on(ChannelId(2), 1, &encoded(&cdr::CDR, "", &Newer { id: 5, ..Newer::default() }));
     });
-    thread::sleep(Duration::from_millis(100));
-    assert!(subscriber.try_recv().is_none(), "nobody has decided");
-    drop(gate);
-    writing.join().expect("written");
-    subscribing.join().expect("a subscriber");
     let record = subscriber.recv_timeout(SOON).expect("a message").value;
     assert_eq!((record.u64("id"), subscriber.lost()), (Ok(5), 0));
 }

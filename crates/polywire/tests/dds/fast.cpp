@@ -11,7 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <sstream>

@@ -8,7 +8,7 @@ use std::{
 };
 
 use polywire::{
-    Info, Kind, Node, PublisherOf, Record, Subscriber,
+    Kind, Node, PublisherOf, Record, Subscriber,
     coding::{Discovered, Dynamic},
 };
 use polywire_core::codec::cdr::{XCDR2, key::KeyHasher};
@@ -16,6 +16,7 @@ use polywire_idl::Compiler;
 use polywire_testing::{Folder, tools};
 
 use crate::{
+    next,
     program::{self, Program, SOON, domain},
     wire,
 };
@@ -62,11 +63,6 @@ static UNIT: LazyLock<Dynamic> = LazyLock::new(|| {
 
 fn value(json: &str) -> Record {
     Record::from_json(UNIT.shape(), json).unwrap_or_else(|error| panic!("{json}: {error}"))
-}
-
-fn next(units: &Subscriber<Record>) -> (Record, Info) {
-    let sample = units.recv_timeout(SOON).expect("a sample");
-    (sample.value, sample.info)
 }
 
 /// What `native write` writes, in its order.

@@ -3,13 +3,13 @@
 
 use std::{path::PathBuf, process::Command, sync::LazyLock};
 
-use polywire::{Info, Kind, Message, Node, Publish, Subscriber, coding::Discovered, qos::Qos};
+use polywire::{Kind, Message, Node, Publish, coding::Discovered, qos::Qos};
 use polywire_testing::{tools, waiting::until};
 
 #[cfg(feature = "dds-security")]
 use crate::security;
 use crate::{
-    Grown, Note, Pump,
+    Grown, Note, Pump, next, note,
     program::{Program, SOON, domain},
     pump,
     types::{Looser, Young},
@@ -47,15 +47,6 @@ impl Vendor {
         let mut command = (self.program)()?;
         Some(Program::start(command.args([mode, &domain.to_string(), topic, of])))
     }
-}
-
-fn next<T>(samples: &Subscriber<T>) -> (T, Info) {
-    let sample = samples.recv_timeout(SOON).expect("a sample");
-    (sample.value, sample.info)
-}
-
-fn note(number: i32) -> Note {
-    Note { text: format!("note {number}"), marks: vec![number, -number] }
 }
 
 #[test]

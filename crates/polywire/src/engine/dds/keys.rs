@@ -34,13 +34,14 @@ pub(super) struct Keys {
     schema: Schema,
     /// Made for the first key. `None` if there are no values for it.
     values: OnceCell<Option<Values>>,
+    /// Made for the first key that comes as its hash alone.
+    hashed: OnceCell<Option<Hashed>>,
 }
 
 struct Values {
     shape: Arc<Shape>,
     decoder: Decoder<Record>,
     encoder: Encoder<Record>,
-    hashed: Hashed,
 }
 
 /// Reads keys from their hashes.
@@ -52,7 +53,7 @@ struct Hashed {
 impl Keys {
     /// For the samples of a channel in a codec, whose schema is this one.
     pub(super) fn new(codec: &str, schema: Schema) -> Keys {
-        Keys { codec: codec.into(), schema, values: OnceCell::new() }
+        Keys { codec: codec.into(), schema, values: OnceCell::new(), hashed: OnceCell::new() }
     }
 
     /// The value of a sample that has its key alone, as its codec makes it. `None` if the key
@@ -61,7 +62,10 @@ impl Keys {
         let values = self.values.get_or_init(|| Values::new(&self.codec, &self.schema)).as_ref()?;
         let (mut record, mut value) = (Record::new(&values.shape), Vec::new());
         match sample.bytes.sample() {
-            [_, _, _, _] => values.hashed.decode(&sample.key_hash?, &mut record)?,
+            [_, _, _, _] => {
+                let hashed = self.hashed.get_or_init(|| Hashed::new(&self.schema, &values.shape)).as_ref()?;
+                hashed.decode(&sample.key_hash?, &mut record)?;
+            }
             _ => _ = values.decoder.decode(&without_number(&sample.bytes), &mut record).ok()?,
         }
         values.encoder.encode(&record, &mut value).ok()?;
@@ -76,8 +80,7 @@ impl Values {
         let header: Options = "header".parse().ok()?;
         let decoder = Decoder::for_shape(codec, &header, &key_schema(schema, Part::Sample)?, &shape).ok()?;
         let encoder = Encoder::for_shape(codec, &header, &shape).ok()?;
-        let hashed = Hashed::new(schema, &shape)?;
-        Some(Values { shape, decoder, encoder, hashed })
+        Some(Values { shape, decoder, encoder })
     }
 }
 
