@@ -193,6 +193,21 @@ fn encoded<T: polywire::Message>(codec: &cdr::Cdr, options: &str, value: &T) -> 
 }
 
 #[test]
+fn a_key_frame_is_requested_once_for_each_subscriber() {
+    let engine = Foreign::new("foreign-k");
+    let node = Node::builder().engine(Box::leak(Box::new(engine))).build();
+    let subscribe = || node.subscriber_on::<Newer>("t", "fast@foreign-k/here").expect("subscriber");
+    let _first = subscribe();
+    engine.writes("fast", "");
+    assert_eq!(engine.last_answer(), Some(Answer::Renew(1)));
+    let second = subscribe();
+    assert_eq!(engine.last_answer(), Some(Answer::Renew(2)));
+    // It is decided anew, but the first subscriber's request is under way.
+    drop(second);
+    assert_eq!(engine.last_answer(), Some(Answer::Accept(1)));
+}
+
+#[test]
 fn a_writer_without_schema_and_format_is_read_as_the_topic_says() {
     let engine = Foreign::new("foreign-a");
     let node = Node::builder().engine(Box::leak(Box::new(engine))).build();

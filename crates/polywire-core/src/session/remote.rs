@@ -26,7 +26,7 @@ pub struct Decision<'a> {
     pub readers: u32,
     /// Why another subscriber cannot, if there is one.
     pub incompatible: Option<&'a str>,
-    /// Whether a reader can read nothing before a key frame.
+    /// Whether a reader can read nothing before a key frame, and none was requested for it yet.
     pub needs_key_frame: bool,
 }
 
@@ -176,8 +176,8 @@ impl Session {
         if known.told.as_ref() != Some(&answer) && !told_by_request {
             self.outputs.push(Due::Answer(channel));
         }
-        known.key = KeyWait::default();
         if decision.needs_key_frame {
+            known.key = KeyWait::default();
             known.key.take(now, &self.limits);
             self.outputs.push(Due::Renew(channel));
         }

@@ -114,8 +114,14 @@ fn key_frames_are_requested_with_pauses_until_one_comes() {
     let asked: Vec<u64> = (0..200).filter(|now| session.request_key(ONE, ms(*now))).collect();
     assert_eq!(asked, [20, 60, 140]);
     assert_eq!(outputs(&mut session), [answer(ONE, Answer::Renew(1))], "several requests not sent yet are one");
+    // The pauses go on when it is decided anew, unless a new reader needs a key frame, too.
+    session.settle(ONE, reads(1), ms(200));
+    assert!(!session.request_key(ONE, ms(200)));
+    session.settle(ONE, Decision { needs_key_frame: true, ..reads(1) }, ms(200));
+    assert!(session.request_key(ONE, ms(220)));
+    outputs(&mut session);
     session.key_arrived(ONE);
-    assert!(session.request_key(ONE, ms(200)) && !session.request_key(TWO, ms(200)));
+    assert!(session.request_key(ONE, ms(221)) && !session.request_key(TWO, ms(221)));
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use polywire_core::envelope::ChannelId;
+use polywire_core::envelope::{Announcement, ChannelId};
 
 use super::route::{Route, Slot, Source};
-use crate::{packing::Unpacking, stats::ReceiverCounts};
+use crate::{packing::Unpacking, qos::Offer, stats::ReceiverCounts};
 
 /// Where messages go.
 #[derive(Default)]
@@ -18,7 +18,9 @@ pub(super) struct Channels {
 }
 
 pub(super) type Refused = Vec<(Arc<dyn Route>, String)>;
-pub(super) type Slots = Arc<Vec<(Arc<dyn Route>, Arc<dyn Slot>)>>;
+/// A subscriber that reads a channel, and where its messages go.
+pub(super) type Reading = (Arc<dyn Route>, Arc<dyn Slot>);
+pub(super) type Slots = Arc<Vec<Reading>>;
 
 /// A channel that the application has begun to decide on.
 pub(super) struct Channel {
@@ -73,9 +75,22 @@ impl Channel {
             received: ReceiverCounts::default(),
         }
     }
+
+    /// Whether a key frame that some of these subscribers lack has to be requested: nobody has
+    /// requested it, or there are new subscribers. A history is requested for each that waits.
+    pub(super) fn is_request_due(&self, slots: &[Reading]) -> bool {
+        let is_known = |slot: &Arc<dyn Slot>| self.slots.iter().any(|(_, known)| Arc::ptr_eq(known, slot));
+        let are_known = slots.iter().all(|(_, slot)| is_known(slot));
+        !self.key_requested || !are_known || is_history(&self.source.announcement)
+    }
 }
 
 /// Why the subscriber cannot read the channel. `None` if it has not refused it.
 pub(super) fn is_among<'a>(refused: &'a Refused, route: &Arc<dyn Route>) -> Option<&'a String> {
     refused.iter().find(|(other, _)| Arc::ptr_eq(other, route)).map(|(_, reason)| reason)
+}
+
+/// Whether a channel brings the history of another one's writer.
+pub(super) fn is_history(announcement: &Announcement) -> bool {
+    Offer::parse(&announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
 }

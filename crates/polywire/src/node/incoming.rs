@@ -27,12 +27,12 @@ use polywire_core::{
 };
 
 use super::{
-    channels::{Channel, Channels, Receiving, Refused, Slots, is_among},
+    channels::{Channel, Channels, Reading, Receiving, Refused, Slots, is_among, is_history},
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
     opening::{Opening, lacks_schema, missing},
-    route::{Matches, Route, Slot, Source, WriterKey},
+    route::{Matches, Route, Source, WriterKey},
     timer::Wake,
 };
 use crate::{
@@ -468,30 +468,28 @@ impl Incoming {
         Ok(())
     }
 
-    fn settle(
-        &self,
-        channel: ChannelId,
-        slots: Vec<(Arc<dyn Route>, Arc<dyn Slot>)>,
-        refusals: &[(Arc<dyn Route>, String)],
-    ) {
-        let decision = Decision {
-            readers: u32::try_from(slots.len()).unwrap_or(u32::MAX),
-            incompatible: refusals.first().map(|(_, reason)| reason.as_str()),
-            needs_key_frame: slots.iter().any(|(_, slot)| slot.needs_key_frame()),
-        };
+    fn settle(&self, channel: ChannelId, slots: Vec<Reading>, refusals: &[(Arc<dyn Route>, String)]) {
+        let needs_key_frame = slots.iter().any(|(_, slot)| slot.needs_key_frame());
         let is_alive;
         let before = {
-            let mut driven = self.lock();
+            let (mut driven, mut channels) = (self.lock(), self.channels());
+            let Some(known) = channels.open.get_mut(&channel) else { return };
+            let decision = Decision {
+                readers: u32::try_from(slots.len()).unwrap_or(u32::MAX),
+                incompatible: refusals.first().map(|(_, reason)| reason.as_str()),
+                needs_key_frame: needs_key_frame && known.is_request_due(&slots),
+            };
             if !driven.session.settle(channel, decision, clock::now()) {
                 return;
             }
-            let mut channels = self.channels();
-            let Some(known) = channels.open.get_mut(&channel) else { return };
+            if !needs_key_frame {
+                driven.session.key_arrived(channel);
+            }
             known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
             known.auxiliary = slots.iter().any(|(_, slot)| slot.is_auxiliary());
             known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
             known.inline = slots.iter().all(|(_, slot)| slot.is_inline());
-            known.key_requested = decision.needs_key_frame;
+            known.key_requested = needs_key_frame;
             known.refused = refusals.to_vec();
             known.is_matched &= !slots.is_empty();
             if !slots.is_empty() {
@@ -862,11 +860,6 @@ impl LinkSink for Incoming {
             }
         }
     }
-}
-
-/// Whether a channel brings the history of another one's writer.
-fn is_history(announcement: &Announcement) -> bool {
-    Offer::parse(&announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
 }
 
 fn tell_mismatch(node: &Inner, source: &Source, route: &dyn Route, reason: &str) {
