@@ -31,13 +31,13 @@ use crate::{
     watch::Watch,
 };
 
-/// How often the loop looks for alerts. Signals wake it.
+/// How often the loop checks for alerts. Signals wake it.
 const TICK: Duration = Duration::from_millis(200);
 
-/// The same without a collector, which has the alerts.
+/// The interval without a collector, and so without alerts.
 const LONG_TICK: Duration = Duration::from_secs(3600);
 
-/// How long published samples may take to leave when the process is told to end.
+/// How long published samples may take to be delivered when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(5);
 
 pub const VERB: Verb = Verb::new::<Agent>("agent", "Runs probes of this machine and publishes their samples")
@@ -100,7 +100,7 @@ impl Action for Agent {
         let state = self.state.clone().or_else(|| config.state.clone()).map_or_else(default_state, Ok)?;
         let identity = Identity::keep(&state, self.name.as_deref().or(config.name.as_deref()))?;
         let (plans, must) = self.plans(&config)?;
-        // Mistakes in it are told before anything is started.
+        // Errors in the collector's configuration are reported before anything is started.
         self.collector(&state, &Wire::default())?;
         stop::hold()?;
         let hangup = matches!(self.collect, Some(Some(_))).then(stop::hangup);
@@ -139,7 +139,7 @@ impl Action for Agent {
         say(terminal, &identity, &wire.to_string(), &running)?;
         collector.iter().try_for_each(|config| collecting::say(terminal, config))?;
         let runner = Runner::start(agent).context("cannot start a thread")?;
-        // Without systemd this does nothing.
+        // Without systemd this has no effect.
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the agent is ready")?;
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
@@ -174,7 +174,7 @@ impl Agent {
         AgentConfig::parse(&text).with_context(|| path.display().to_string())
     }
 
-    /// Starts to send to the collector, if there is one.
+    /// Starts to send samples to the collector, if there is one.
     fn carrier(
         &self,
         config: &AgentConfig,
@@ -193,8 +193,8 @@ impl Agent {
         Ok(Some(Carrier::start(node, &wire.to_string(), uplink, clocks)?))
     }
 
-    /// The configuration of the collector in this process, if there is one: it collects where the
-    /// node publishes, and at the endpoints of its file.
+    /// Returns the configuration of the collector in this process, if there is one. It collects at
+    /// the endpoint where the node publishes, and at the endpoints in its file.
     fn collector(&self, state: &Path, wire: &Wire) -> anyhow::Result<Option<CollectorConfig>> {
         let mut config = match &self.collect {
             None => return Ok(None),
@@ -207,7 +207,7 @@ impl Agent {
         Ok(Some(config))
     }
 
-    /// The probes to run, and whether all of them must.
+    /// Returns the plans of the probes to run, and whether all of them must be opened.
     fn plans(&self, config: &AgentConfig) -> anyhow::Result<(Vec<Plan>, bool)> {
         let named = |name: &String| system::find(name).map(Plan::of).map_err(|error| Misuse(error.to_string()));
         let (mut plans, must) = match (&self.probes[..], &config.probes) {
@@ -223,7 +223,7 @@ impl Agent {
     }
 }
 
-/// Says who the node is and what it runs.
+/// Prints the identity of the node and the probes that it runs.
 fn say(terminal: &Terminal, identity: &Identity, wire: &str, probes: &[String]) -> anyhow::Result<()> {
     let (name, uuid) = (&identity.name, identity.uuid.to_string());
     match terminal.json {
@@ -232,13 +232,13 @@ fn say(terminal: &Terminal, identity: &Identity, wire: &str, probes: &[String]) 
     }
 }
 
-/// A random number for this start of the node.
+/// Returns a random number that identifies this start of the node.
 fn start_id() -> u64 {
     let [_, _, _, _, _, _, _, _, half @ ..] = Uuid::random().0;
     u64::from_be_bytes(half)
 }
 
-/// Where the state file lies if nobody says.
+/// Returns the default path of the state file.
 fn default_state() -> anyhow::Result<PathBuf> {
     let folder = |variable: &str| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = folder("STATE_DIRECTORY")

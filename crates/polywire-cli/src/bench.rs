@@ -175,7 +175,7 @@ impl Bench {
         })
     }
 
-    /// The command that repeats the measurement.
+    /// Returns the command that repeats the measurement.
     fn command(&self, path: &Path) -> String {
         let mut command = format!("polywire bench {}", path.display());
         if let Some(seed) = self.seed {

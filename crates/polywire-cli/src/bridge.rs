@@ -1,4 +1,4 @@
-//! The command `polywire bridge`: passes topics on between two endpoints.
+//! The command `polywire bridge`: forwards topics between two endpoints.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// How often the loop looks for a signal.
+/// How often the loop checks for a signal.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long messages may take to leave when the process is told to end.
+/// How long messages may take to be delivered when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(5);
 
 pub const VERB: Verb = Verb::new::<BridgeArgs>("bridge", "Passes topics on between two endpoints")
@@ -63,7 +63,7 @@ pub struct BridgeArgs {
     duration: Option<Seconds>,
 }
 
-/// The figures of both directions since the beginning.
+/// The counters of both directions since the start.
 #[derive(Serialize)]
 struct Figures {
     there: Direction,
@@ -108,7 +108,7 @@ impl Action for BridgeArgs {
             builder = builder.one_way();
         }
         let bridge = builder.open();
-        // Without systemd this does nothing.
+        // Without systemd this has no effect.
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the bridge is ready")?;
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         let mut shown = Instant::now();
@@ -152,7 +152,7 @@ fn show(bridge: &Bridge, terminal: &Terminal) -> anyhow::Result<()> {
     Ok(terminal.line(&line("back", &figures.back))?)
 }
 
-/// Prints what happens at the ends.
+/// Prints an event of the two endpoints.
 fn tell(event: &NodeEvent, terminal: &Terminal) -> anyhow::Result<()> {
     let text = match event {
         NodeEvent::Engine { event: Event::Listening { endpoint }, .. } => format!("bridges {endpoint}"),

@@ -66,7 +66,7 @@ impl Action for Bw {
     }
 }
 
-/// A number of bytes in B, kB, MB or GB.
+/// Formats a number of bytes in B, kB, MB or GB.
 fn bytes_text(bytes: f64) -> String {
     match bytes {
         b if b >= 1e9 => format!("{:.2} GB", b / 1e9),

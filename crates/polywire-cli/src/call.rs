@@ -56,7 +56,7 @@ pub struct Call {
     all: bool,
 }
 
-/// What one of several servers replied.
+/// The reply of one of several servers.
 #[derive(Serialize)]
 struct OfServer<'a> {
     server: String,

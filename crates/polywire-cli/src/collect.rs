@@ -1,4 +1,4 @@
-//! The command `polywire collect`: hands the messages of topics to files, databases and services.
+//! The command `polywire collect`: passes the messages of topics to files, databases and services.
 
 use std::{
     path::PathBuf,
@@ -23,7 +23,7 @@ use crate::{
     watch::Watch,
 };
 
-/// How often the loop looks for alerts. Signals wake it.
+/// How often the loop checks for alerts. Signals wake it.
 const TICK: Duration = Duration::from_millis(200);
 
 pub const VERB: Verb = Verb::new::<Collect>("collect", "Hands the messages of topics to files, databases and services")
@@ -78,7 +78,7 @@ impl Action for Collect {
         let mut collecting = Collecting::start(&node, &config, self.every.0)?;
         let runner = self.probe(&collecting, identity, &node, &config)?;
         collecting::say(terminal, &config)?;
-        // Without systemd this does nothing.
+        // Without systemd this has no effect.
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the collector is ready")?;
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
@@ -114,7 +114,7 @@ impl Collect {
         }
     }
 
-    /// The handler of one `--to`, as a file would have it.
+    /// Returns the handler of one `--to`, as if it were in a file.
     fn handler(&self, to: &str) -> anyhow::Result<HandlerPlan> {
         let (kind, path) = to.split_once('=').unwrap_or((to, ""));
         let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
@@ -124,8 +124,8 @@ impl Collect {
         parsed.handlers.into_iter().next().context("a table is a handler")
     }
 
-    /// The configuration with its endpoints: `--wire` ranks above the file, which ranks above the
-    /// environment.
+    /// Returns the configuration with its endpoints. `--wire` has priority over the file, and the
+    /// file has priority over the environment.
     fn at(&self, mut config: CollectorConfig, given: &[Wire]) -> CollectorConfig {
         if !self.wire.wires.is_empty() || config.endpoints.is_empty() {
             config.endpoints = given.to_vec();
@@ -133,7 +133,7 @@ impl Collect {
         config
     }
 
-    /// Publishes what the handlers count, at the first endpoint.
+    /// Publishes the collector's probe, at the first endpoint.
     fn probe(
         &self,
         collecting: &Collecting,

@@ -1,5 +1,5 @@
-//! A collector within a command: `collect` and `agent --collect`. Says what it collects, prints
-//! what it counts and the alerts, and stores everything at the end.
+//! A collector within a command: `collect` and `agent --collect`. Prints what it collects, its
+//! counters and its alerts, and stores everything at the end.
 
 use std::{
     fs,
@@ -21,13 +21,13 @@ use crate::{
     terminal::Terminal,
 };
 
-/// How long handlers may take to store what they have when the process is told to end.
+/// The time limit for handlers to store their entries when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// How the files of [`standard`] begin anew: 1 GB in all.
+/// The rotation of the files of [`standard`]: 1 GB in total.
 const ROTATION: &str = "rotate_bytes = 100_000_000\nkeep = 10\n";
 
-/// A collector that runs.
+/// A running collector.
 pub struct Collecting {
     collector: Collector,
     every: Duration,
@@ -35,20 +35,20 @@ pub struct Collecting {
 }
 
 impl Collecting {
-    /// Opens the handlers and subscribes. Figures are printed every so often, or at the end alone
-    /// if that is zero.
+    /// Opens the handlers and subscribes. Counters are printed at the interval `every`, or only at
+    /// the end if it is zero.
     pub fn start(node: &Node, config: &CollectorConfig, every: Duration) -> anyhow::Result<Collecting> {
         let mut collector = Collector::new(node.clone());
         collector.reload(config)?;
         Ok(Collecting { collector, every, shown: Instant::now() })
     }
 
-    /// What it counts, as a probe.
+    /// Returns the collector's probe.
     pub fn probe(&self) -> Arc<CollectorProbe> {
         self.collector.probe()
     }
 
-    /// Prints what has happened since the last time: alerts, and figures if they are due.
+    /// Prints the alerts since the last call, and the counters if they are due.
     pub fn tick(&mut self, terminal: &Terminal) -> anyhow::Result<()> {
         self.collector.take_alerts().iter().try_for_each(|alert| show_alert(alert, terminal))?;
         if !self.every.is_zero() && self.shown.elapsed() >= self.every {
@@ -58,7 +58,7 @@ impl Collecting {
         Ok(())
     }
 
-    /// Goes over to a configuration that was read again. If it is wrong, everything stays as it is.
+    /// Applies a configuration that was read again. If it is invalid, nothing changes.
     pub fn reload(&mut self, config: anyhow::Result<CollectorConfig>, terminal: &Terminal) -> anyhow::Result<()> {
         let changes = config.and_then(|config| Ok(self.collector.reload(&config)?));
         match changes {
@@ -70,8 +70,8 @@ impl Collecting {
         }
     }
 
-    /// Stores what there is, and prints the last figures. [`Outcome::Missed`] if a handler could
-    /// not.
+    /// Stores all remaining entries, and prints the final counters. Returns [`Outcome::Missed`] if
+    /// a handler could not store its entries.
     pub fn finish(mut self, terminal: &Terminal) -> anyhow::Result<Outcome> {
         let (is_stored, status) = self.collector.stop(DRAIN);
         show(&status, terminal)?;
@@ -79,14 +79,14 @@ impl Collecting {
     }
 }
 
-/// Reads the configuration of a collector.
+/// Reads the configuration of a collector from a file.
 pub fn read(file: &Path) -> anyhow::Result<CollectorConfig> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     CollectorConfig::parse(&text).with_context(|| file.display().to_string())
 }
 
-/// The configuration of a node that also collects, if it has no file: an archive next to the node's
-/// state file, and the dashboard, as far as this build has them.
+/// Returns the configuration of a node that also collects, if no file is given: an archive next to
+/// the node's state file, and the dashboard, if this build includes them.
 pub fn standard(state: &Path) -> anyhow::Result<CollectorConfig> {
     let file = |ending: &str| serde_json::to_string(&state.with_extension(ending));
     let has_archive = cfg!(any(feature = "sqlite", feature = "mcap"));
@@ -107,7 +107,7 @@ pub fn standard(state: &Path) -> anyhow::Result<CollectorConfig> {
     Ok(CollectorConfig::parse(&text)?)
 }
 
-/// Says what is collected, and who gets it.
+/// Prints what is collected, and by which handlers.
 pub fn say(terminal: &Terminal, config: &CollectorConfig) -> anyhow::Result<()> {
     let texts = |wires: &[Wire]| wires.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut topics: Vec<&str> = config.topics.iter().map(Pattern::as_str).collect();
@@ -132,14 +132,15 @@ pub fn say(terminal: &Terminal, config: &CollectorConfig) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A page that the collector serves, and the file that has its address with the secret.
+/// A page that the collector serves, and the file that contains its address with the secret.
 #[derive(Serialize)]
 struct Page {
     address: String,
     file: PathBuf,
 }
 
-/// The pages whose handlers work. The secret is for the file alone: output is kept in logs.
+/// Returns the pages whose handlers work. The secret remains in the file, because output is kept in
+/// logs.
 fn pages(config: &CollectorConfig) -> Vec<Page> {
     let files = config.handlers.iter().filter(|plan| plan.kind.name == "dashboard");
     let files = files.filter_map(|plan| plan.settings.text("control"));
@@ -183,7 +184,7 @@ fn show_alert(alert: &Alert, terminal: &Terminal) -> anyhow::Result<()> {
     Ok(terminal.line(&format!("{word} {name}{at} ({}): {}{summary}", severity.name(), values.join(", ")))?)
 }
 
-/// Prints the figures of the handlers.
+/// Prints the counters of the handlers.
 fn show(status: &[HandlerStatus], terminal: &Terminal) -> anyhow::Result<()> {
     if terminal.json {
         let of = |status: &HandlerStatus| {

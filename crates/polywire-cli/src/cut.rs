@@ -50,7 +50,7 @@ impl Input {
         Ok(self.buffer.len() >= need)
     }
 
-    /// The unused bytes in the buffer.
+    /// Returns the unused bytes in the buffer.
     pub fn rest(&self) -> &[u8] {
         self.buffer.get(self.at..).unwrap_or_default()
     }
@@ -60,12 +60,12 @@ impl Input {
         self.at = (self.at + bytes).min(self.buffer.len());
     }
 
-    /// Offset in the file at which the rest begins.
+    /// Returns the offset in the file at which the rest begins.
     pub fn offset(&self) -> u64 {
         self.read - self.rest().len() as u64
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn bytes(&self) -> u64 {
         self.read
     }
@@ -89,13 +89,14 @@ impl Input {
         }
     }
 
-    /// An error at this offset of the file.
+    /// Returns an error at this offset of the file.
     pub fn failed(&self, offset: u64, what: &str) -> anyhow::Error {
         anyhow!("{}: byte {offset}: {what}", self.name)
     }
 }
 
-/// True if truncation can cause this error: the bytes end too early, or a length exceeds them.
+/// Returns true if truncation can cause this error: the bytes end too early, or a length exceeds
+/// them.
 pub fn may_be_cut(error: &CodecError) -> bool {
     matches!(error.kind, FaultKind::Truncated | FaultKind::BadLength)
 }
@@ -127,7 +128,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// `port` selects the datagrams of a capture to this port.
+    /// Makes the reader. `port` selects the datagrams of a capture to this port.
     pub fn new(input: Input, framing: Framing, port: Option<u16>) -> Parts {
         let splitter = Splitter::new(framing).limit(MESSAGE_BYTES);
         let splitter = match port {
@@ -137,7 +138,7 @@ impl Parts {
         Parts { input, framing, splitter, frames: 0 }
     }
 
-    /// The next part. An error means that the file is damaged and the rest cannot be read.
+    /// Returns the next part. An error means that the file is damaged and the rest cannot be read.
     pub fn next(&mut self) -> anyhow::Result<Option<Part>> {
         let mut need = 1;
         loop {

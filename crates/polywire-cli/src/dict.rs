@@ -102,7 +102,7 @@ impl Action for Train {
 }
 
 impl Train {
-    /// The messages of the input, encoded by the codec.
+    /// Returns the messages of the input, encoded by the codec.
     fn samples(&self, terminal: &Terminal) -> anyhow::Result<Vec<Vec<u8>>> {
         if let Some(compressor) = &self.codec.compressor {
             return Err(

@@ -149,8 +149,8 @@ struct Came {
     unprinted: u64,
 }
 
-/// The text of an error that affects only one message. An error that affects all messages ends the
-/// command, such as a path that leads nowhere or a closed standard output.
+/// Returns the text of an error that affects only one message. An error that affects all messages
+/// ends the command, such as a path that leads nowhere or a closed standard output.
 fn of_one_message(error: anyhow::Error, sample: &Sample<Record>) -> anyhow::Result<String> {
     if error.is::<Misuse>() || error.chain().any(|cause| cause.is::<io::Error>()) {
         return Err(error);
@@ -159,7 +159,7 @@ fn of_one_message(error: anyhow::Error, sample: &Sample<Record>) -> anyhow::Resu
     Ok(format!("message {sequence} of writer {writer} cannot be shown: {error:#}"))
 }
 
-/// The error if no message arrived, with the most likely reason.
+/// Returns the error if no message arrived, with the most likely reason.
 pub fn nothing_came(topic: &str, place: &str, timeout: &str, node: &Node) -> Missed {
     let others: Vec<String> = node.discovered().iter().map(|source| source.announcement.topic.clone()).collect();
     let why = match (node.links(), others.iter().any(|other| other == topic)) {

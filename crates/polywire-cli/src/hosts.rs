@@ -98,7 +98,7 @@ impl Action for LinkHosts {
 }
 
 impl LinkHosts {
-    /// Prints output and statistics until the command that decides ends, or the time is over.
+    /// Prints output and statistics until the decisive command ends, or the time is over.
     fn watch(&self, hosts: &Hosts, terminal: &Terminal) -> outcome::Result {
         let (start, stop) = (Instant::now(), Stop::new()?);
         let every = self.network.every.0;

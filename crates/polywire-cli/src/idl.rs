@@ -23,8 +23,8 @@ use crate::{
     verb::{Action, Verb, one_of},
 };
 
-/// `polywire idl`. Each emitter of the front end is a command below it, so that a new emitter needs
-/// no change here.
+/// `polywire idl`. Each emitter of the front end becomes a command below it, so a new emitter
+/// requires no change here.
 pub const VERB: Verb = Verb::custom("idl", "Checks IDL, PDL and ROS 2 files, and translates them", targets, translate)
     .with(&[CHECK, EMIT]);
 

@@ -138,7 +138,7 @@ impl Link {
     }
 }
 
-/// A warning that names the parts of the model that have no effect on a stream.
+/// Returns a warning that names the parts of the model that have no effect on a stream.
 fn without_effect(model: &Model) -> Option<String> {
     let parts = [
         (model.loss != Loss::None, "loss"),

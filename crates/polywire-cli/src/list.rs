@@ -17,13 +17,15 @@ use crate::{
     view::{View, ViewArgs, shown_rate},
 };
 
-/// Pairs of publishers and subscribers that are looked at. Hostile nodes could make any number.
+/// The maximum number of examined pairs of publisher and subscriber. Hostile nodes could announce
+/// any number.
 const PAIRS: usize = 100_000;
 
-/// Publishers that a subscriber of a program that is not a node does not read, at most.
+/// The maximum number of mismatching publishers that are shown for a subscriber of a program that
+/// is not a node.
 const MISMATCHES: usize = 100;
 
-/// How often `--watch` looks for changes.
+/// How often `--watch` checks for changes.
 const EVERY: Duration = Duration::from_secs(1);
 
 pub const VERB: Verb = Verb::new::<List>("list", "Lists publishers and subscribers, and why some do not match")
@@ -50,12 +52,12 @@ struct Row {
     #[serde(rename = "type")]
     type_name: String,
     type_hash: String,
-    /// Of a publisher.
+    /// The format of a publisher.
     #[serde(skip_serializing_if = "Option::is_none")]
     codec: Option<String>,
     endpoint: String,
     qos: String,
-    /// The publisher or subscriber. Empty for one that is known by its announcement alone.
+    /// The id of the publisher or subscriber; empty if only its announcement is known.
     id: String,
     /// Name of the node, or address of a peer that does not describe itself.
     node: String,
@@ -110,7 +112,7 @@ impl Action for List {
     }
 }
 
-/// Everything at the endpoints, by topic.
+/// Returns the publishers and subscribers at the endpoints, by topic.
 fn rows(view: &View) -> Vec<Row> {
     let mut rows = Vec::new();
     for node in view.nodes() {
@@ -159,7 +161,7 @@ fn print(rows: &[Row], terminal: &Terminal) -> anyhow::Result<usize> {
     for row in rows {
         for mismatch in &row.mismatches {
             let Mismatch { node, reason, .. } = mismatch;
-            // What strangers wrote stays within its line.
+            // Text from peers stays within its line.
             let line = format!("! {}: {} does not read {node}: {reason}", row.topic, row.node).replace('\n', "\\u000a");
             text += &format!("{line}\n");
         }
@@ -211,7 +213,7 @@ impl Row {
         }
     }
 
-    /// A subscriber of a program that is not a node.
+    /// Returns a subscriber of a program that is not a node.
     fn foreign_reader(
         view: &View,
         program: &NodeData,

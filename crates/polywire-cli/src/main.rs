@@ -142,7 +142,7 @@ struct Cli {
     trace: Option<String>,
 }
 
-/// The clap command of the whole program.
+/// Returns the clap command of the whole program.
 fn command() -> Command {
     verb::add(VERBS, verb::one_of(Cli::command()))
 }

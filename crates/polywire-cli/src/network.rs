@@ -46,7 +46,7 @@ pub struct Network {
     pub every: Seconds,
 }
 
-/// Names and keys of models, for `--help`.
+/// Returns names and keys of models, for `--help`.
 pub fn models() -> String {
     let rows: Vec<Vec<String>> = PROFILES
         .iter()
@@ -60,12 +60,12 @@ pub fn models() -> String {
 }
 
 impl Network {
-    /// The seed that was given, or a random one.
+    /// Returns the seed that was given, or a random one.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or_else(fresh_seed)
     }
 
-    /// The options as the emulator takes them. Reads the script and creates the capture.
+    /// Returns the options as the emulator takes them. Reads the script and creates the capture.
     pub fn plan(&self, seed: u64) -> anyhow::Result<Plan> {
         let changes = self.script.as_ref().map_or(Ok(Vec::new()), |path| -> anyhow::Result<_> {
             let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -87,14 +87,14 @@ impl Network {
 
 #[cfg(all(feature = "hosts", target_os = "linux"))]
 impl Network {
-    /// The first given option that only the emulator of Polywire supports.
+    /// Returns the first given option that only the emulator of Polywire supports.
     pub fn only_for_our_model(&self) -> Option<&'static str> {
         let given = [(self.seed.is_some(), "--seed"), (self.script.is_some(), "--script")];
         let given = given.into_iter().chain([(self.capture.is_some(), "--capture")]);
         given.into_iter().find_map(|(given, word)| given.then_some(word))
     }
 
-    /// True if no option of the network was given.
+    /// Returns true if no option of the network was given.
     pub fn is_plain(&self) -> bool {
         self.only_for_our_model().is_none() && self.model == Model::default() && self.back.is_none()
     }

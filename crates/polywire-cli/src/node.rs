@@ -1,4 +1,4 @@
-//! The commands `polywire node list` and `polywire node info`: the nodes that are there.
+//! The commands `polywire node list` and `polywire node info`: the discovered nodes.
 
 use clap::Args;
 use polywire::directory::{Matching, NodeData};
@@ -45,7 +45,7 @@ struct Row {
     links: u32,
     publishers: usize,
     subscribers: usize,
-    /// Publishers and subscribers that its description leaves out.
+    /// The number of publishers and subscribers that the node's description omits.
     omitted: u32,
     cpu: Option<f64>,
     memory_bytes: Option<u64>,
@@ -105,7 +105,7 @@ impl Row {
     }
 }
 
-/// A node with all that it has.
+/// A node with its publishers and subscribers.
 #[derive(Serialize)]
 struct Details {
     #[serde(flatten)]
@@ -135,9 +135,9 @@ struct Subscribes {
     qos: String,
     rate_hz: Option<f64>,
     latency_p99_ns: Option<u64>,
-    /// Names of the nodes whose publishers it reads.
+    /// The names of the nodes whose publishers the subscriber reads.
     reads: Vec<String>,
-    /// Names of the nodes whose publishers it does not read, and why.
+    /// The names of the nodes whose publishers the subscriber does not read, each with the reason.
     refuses: Vec<(String, String)>,
 }
 
@@ -233,7 +233,7 @@ impl Details {
     }
 }
 
-/// All publishers of a topic with their nodes.
+/// Returns all publishers of a topic with their nodes.
 fn publishers_of<'a>(
     snapshot: &'a polywire::directory::Snapshot,
     topic: &'a str,

@@ -31,7 +31,7 @@ pub struct Misuse(pub String);
 pub struct Missed(pub String);
 
 impl Outcome {
-    /// The exit code of an error.
+    /// Returns the exit code of an error.
     pub fn of(error: &anyhow::Error) -> Outcome {
         let mut causes = error.chain();
         if error.is::<Misuse>() || error.chain().any(is_misuse) {
@@ -58,8 +58,8 @@ fn is_misuse(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref().is_some_and(named)
 }
 
-/// An error and its causes in one line. A cause is omitted if the text before it already ends with
-/// it.
+/// Returns an error and its causes in one line. A cause is omitted if the text before it already
+/// ends with it.
 pub fn chain(error: &anyhow::Error) -> String {
     error.chain().skip(1).fold(error.to_string(), |text, cause| match cause.to_string() {
         said if text.ends_with(&said) => text,

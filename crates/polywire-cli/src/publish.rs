@@ -44,7 +44,7 @@ use crate::{
 /// Maximum length of a line, in bytes.
 const LINE_BYTES: u64 = 64 << 20;
 
-/// How long published messages may take to leave at the end.
+/// How long published messages may take to be delivered at the end.
 const DRAIN: Duration = Duration::from_secs(30);
 
 pub const VERB: Verb = Verb::new::<Pub>("pub", "Publishes JSON lines as messages of a type")
@@ -102,7 +102,7 @@ pub struct Pub {
     quiet: bool,
 }
 
-/// What was published.
+/// The counters of the summary.
 #[derive(Debug, Serialize)]
 struct Summary {
     topic: String,
@@ -178,8 +178,8 @@ impl Action for Pub {
         }
         summary.reach.end(publisher.wait_for_subscribers(0, Duration::ZERO), summary.messages, watch.broken);
         summary.subscribers = summary.reach.last();
-        // Says goodbye. A peer that reads the link to its end has all messages. Of any other, the
-        // node tells what it has not confirmed.
+        // Closing the node announces the end to its peers. A peer that reads the link to its end
+        // receives all messages. For any other peer, the node reports the unconfirmed messages.
         drop(publisher);
         node.close();
         watch.poll(terminal);
@@ -308,7 +308,7 @@ impl Lines {
         Lines { name, from, number: 0, buffer: Vec::new() }
     }
 
-    /// The next line that is not blank.
+    /// Returns the next line that is not blank.
     pub fn next(&mut self) -> anyhow::Result<Option<Line>> {
         loop {
             self.buffer.clear();
@@ -351,7 +351,7 @@ impl io::Read for Repeat {
     }
 }
 
-/// Keeps a rate. Messages are due at fixed times from the start, so that delays do not add up.
+/// Keeps a rate. The due times are fixed from the start, so that delays do not accumulate.
 pub struct Pace {
     period: Option<Duration>,
     next: Instant,
@@ -367,7 +367,7 @@ impl Pace {
         let Some(period) = self.period else { return };
         let now = Instant::now();
         thread::sleep(self.next.saturating_duration_since(now));
-        // A delay of more than a second is not made up for by a burst.
+        // A delay of more than a second is not compensated by a burst.
         let late = now.saturating_duration_since(self.next) > Duration::from_secs(1);
         self.next = if late { now + period } else { self.next + period };
     }

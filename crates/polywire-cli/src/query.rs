@@ -1,4 +1,4 @@
-//! The command `polywire query`: reads archives that `polywire collect` has made.
+//! The command `polywire query`: reads archives that `polywire collect` has written.
 
 use std::path::PathBuf;
 
@@ -79,10 +79,10 @@ mod with_sqlite {
         text::utc,
     };
 
-    /// Points of a plot: four for each pixel of its width.
+    /// The number of points of a plot: four for each pixel of its width.
     const PLOTTED: usize = 4000;
 
-    /// Rows that are read before a table is printed, to know the widths of its columns.
+    /// The number of rows that decide the column widths of a table.
     const AHEAD: usize = 1000;
 
     impl Action for Query {
@@ -180,7 +180,7 @@ mod with_sqlite {
         Ok(if check.damage.is_empty() { Outcome::Fine } else { Outcome::Failed })
     }
 
-    /// Draws a member over time; the horizontal axis has seconds since the first message.
+    /// Draws a member over time; the horizontal axis shows the seconds since the first message.
     fn plot(label: &str, series: &Series) -> String {
         let first = series.points.first().map_or(0, |(time, _)| *time);
         let seconds = |time: i64| time.saturating_sub(first) as f64 / 1e9;
@@ -197,7 +197,7 @@ mod with_sqlite {
         lines.draw()
     }
 
-    /// Prints rows as they come; a table holds back the first ones.
+    /// Prints rows as they arrive. A table buffers the first rows.
     struct Printer<'a> {
         format: Format,
         terminal: &'a Terminal,
@@ -228,11 +228,11 @@ mod with_sqlite {
         }
 
         fn end(&mut self) -> anyhow::Result<()> {
-            // Without a row, nobody has said what the columns are.
+            // If there is no row, the names of the columns are not known.
             if self.format == Format::Table && !self.names.is_empty() { self.flush() } else { Ok(()) }
         }
 
-        /// Prints what is held back. The first rows decide on the widths.
+        /// Prints the buffered rows. The first rows decide the column widths.
         fn flush(&mut self) -> anyhow::Result<()> {
             let mut lines = std::mem::take(&mut self.held);
             if self.widths.is_empty() {
@@ -271,7 +271,7 @@ mod with_sqlite {
         }
     }
 
-    /// An absent value is an empty field, an empty text `""`.
+    /// Returns a value as CSV: an absent value is an empty field, and an empty text is `""`.
     fn csv_of(value: &Value) -> String {
         match value {
             Value::Null => String::new(),
@@ -287,7 +287,7 @@ mod with_sqlite {
         }
     }
 
-    /// JSON has no infinities; they are texts, as in `spec/json.md`.
+    /// Returns a value as JSON. Infinities are texts, as in `spec/json.md`.
     fn json_of(value: &Value) -> serde_json::Value {
         match value {
             Value::Null => serde_json::Value::Null,

@@ -9,23 +9,23 @@ pub struct Reach {
     least: Option<usize>,
     most: usize,
     last: usize,
-    /// The last message was held for nodes that had not answered yet.
+    /// Whether the last message was held for nodes that had not answered yet.
     last_held: bool,
-    /// Some message was held.
+    /// Whether any message was held.
     any_held: bool,
     fall: Option<Fall>,
     unheard: u64,
 }
 
-/// The number of subscribers has fallen. Whether they closed their links or the links broke is not
-/// known yet.
+/// A decrease of the number of subscribers. It is not known yet whether they closed their links or
+/// the links broke.
 #[derive(Debug)]
 struct Fall {
-    /// Subscribers before the fall.
+    /// The number of subscribers before the decrease.
     before: usize,
-    /// Messages published since.
+    /// The number of messages published since the decrease.
     messages: u64,
-    /// Links that had broken before the fall.
+    /// The number of links that had broken before the decrease.
     broken: u64,
 }
 
@@ -43,14 +43,14 @@ impl Reach {
         self.last = now;
     }
 
-    /// Counts messages while subscribers are missing. A subscriber whose link broke comes back, but
-    /// does not get the messages published in between.
+    /// Counts messages while subscribers are missing. A subscriber whose link broke returns later,
+    /// but does not receive the messages published in between.
     fn fall(&mut self, now: usize, broken: u64) {
         if self.fall.as_ref().is_some_and(|fall| now >= fall.before) {
             self.end_fall(broken);
         }
         if now < self.last && self.fall.is_none() {
-            // A break that caused this fall may have been counted already, or is counted soon.
+            // The break that caused this decrease may be counted already, or will be counted soon.
             self.fall = Some(Fall { before: self.last, messages: 0, broken: broken.saturating_sub(1) });
         }
         self.fall.iter_mut().for_each(|fall| fall.messages += 1);
@@ -62,7 +62,8 @@ impl Reach {
         }
     }
 
-    /// Ends the count, when all messages have left. `now` is the current number of subscribers.
+    /// Ends the count, when all messages have been sent. `now` is the current number of
+    /// subscribers.
     pub fn end(&mut self, now: usize, messages: u64, broken: u64) {
         self.end_fall(broken);
         if self.last_held || messages == 0 {
@@ -73,17 +74,18 @@ impl Reach {
         }
     }
 
-    /// Subscribers that the last message went to.
+    /// Returns the number of subscribers that the last message was sent to.
     pub fn last(&self) -> usize {
         self.last
     }
 
-    /// Messages published after a subscriber's link broke and before the subscriber was back.
+    /// Returns the number of messages published after a subscriber's link broke and before the
+    /// subscriber returned.
     pub fn unheard(&self) -> u64 {
         self.unheard
     }
 
-    /// The lowest and the highest number of subscribers, if they differ.
+    /// Returns the lowest and the highest number of subscribers, if they differ.
     pub fn range(&self) -> Option<(usize, usize)> {
         let least = self.least.unwrap_or(self.last).min(self.last);
         (least < self.most).then_some((least, self.most))

@@ -1,4 +1,5 @@
-//! The command `polywire relay`: holds an address, so that no other process has to relay there.
+//! The command `polywire relay`: listens at an endpoint and relays, so that no other process has
+//! to.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +21,10 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// How often the loop looks for a signal.
+/// How often the loop checks for a signal.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long relayed messages may take to leave when the process is told to end.
+/// How long relayed messages may take to be delivered when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
 
 pub const VERB: Verb = Verb::new::<Relay>("relay", "Holds an address and relays between the nodes there")
@@ -67,7 +68,7 @@ impl Action for Relay {
         for endpoint in &self.endpoints {
             node.open(endpoint)?;
         }
-        // Without systemd this does nothing.
+        // Without systemd this has no effect.
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the relay is ready")?;
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {

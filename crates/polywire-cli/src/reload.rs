@@ -10,10 +10,10 @@ use polywire::{Config, ConfigError, Node};
 
 use crate::{outcome::chain, stop, terminal::Terminal};
 
-/// Names the file where `--config` does not.
+/// The environment variable that names the file if `--config` does not.
 const VARIABLE: &str = "POLYWIRE_CONFIG";
 
-/// Reloads the configuration of the node on SIGHUP, and says on standard error what has changed, or
+/// Reloads the configuration of the node on SIGHUP. Prints on standard error what has changed, or
 /// why nothing has.
 pub fn on_hang_up(node: &Node, config: Option<PathBuf>) {
     let node = node.clone();
@@ -34,15 +34,15 @@ fn reload(node: &Node, path: &Path) -> anyhow::Result<Vec<String>> {
     node.reload(read(path)?).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
-/// The configuration of a command that may have been given a file.
+/// Returns the configuration of a command: the one in the given file, or the default.
 pub fn given(path: Option<&PathBuf>) -> anyhow::Result<Config> {
     path.map_or_else(|| Ok(Config::default()), |path| read(path))
 }
 
-/// The configuration in a file. Errors name the file.
+/// Reads the configuration in a file. Errors name the file.
 pub fn read(path: &Path) -> anyhow::Result<Config> {
     Config::read(path).map_err(|error| match &error {
-        // Whoever typed the path needs no more than the path.
+        // If the path is from the command line, the user needs no further hint.
         ConfigError::Read { .. } if env::var_os(VARIABLE).is_some_and(|named| named == path) => {
             anyhow!("{error}; the environment variable {VARIABLE} names this file")
         }

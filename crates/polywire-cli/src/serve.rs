@@ -1,5 +1,5 @@
-//! The command `polywire serve`: answers the requests to a service with a fixed value, or with what
-//! a command prints.
+//! The command `polywire serve`: replies to the requests to a service with a fixed value, or with
+//! the output of a command.
 
 use std::{
     io::Write as _,
@@ -30,7 +30,7 @@ use crate::{
     watch::Watch,
 };
 
-/// How often the command looks whether its time is over.
+/// How often the command checks whether its time is over.
 const TICK: Duration = Duration::from_millis(100);
 
 pub const VERB: Verb = Verb::new::<Serve>("serve", "Answers the requests to a service, and prints them")
@@ -102,7 +102,7 @@ impl Serve {
         let service = node.service_of(&self.service, Some(&wire.to_string()), requests, coding.clone())?;
         let service = service.open()?;
         let replies = Replies { schema, coding, fixed, command: self.exec.as_deref().unwrap_or_default() };
-        // Without systemd this does nothing.
+        // Without systemd this has no effect.
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the service is ready")?;
         let (mut served, mut last, mut json) = (0, Instant::now(), JsonText::default());
         while stop.outcome().is_none() && self.count.is_none_or(|count| served < count) {
@@ -117,7 +117,7 @@ impl Serve {
             watch.poll(terminal);
         }
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
-        // The last reply leaves before the node closes.
+        // The last reply is sent before the node closes.
         node.flush(Duration::from_secs(10));
         drop(service);
         node.close();
@@ -154,7 +154,7 @@ impl Replies<'_> {
         Ok(())
     }
 
-    /// What the command prints for a request, or why it failed.
+    /// Runs the command for a request. Returns its output, or why it failed.
     fn run(&self, request: &str) -> anyhow::Result<Result<String, String>> {
         let mut command = Command::new("sh");
         command.args(["-c", self.command]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

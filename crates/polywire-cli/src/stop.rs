@@ -1,13 +1,13 @@
 //! Handles SIGINT, SIGTERM and SIGHUP.
 //!
-//! Every command but `relay`, `bridge`, `agent`, `collect` and `serve` handles them alike: it
-//! cleans up, and then the process ends by the same signal. A shell reports 130, 143 or 129, and
-//! systemd counts an end by SIGTERM as a success. Commands with nothing to clean up leave the
-//! signals at their default action, which has the same effect. Those five clean up and end with an
-//! exit code.
+//! Every command except `relay`, `bridge`, `agent`, `collect` and `serve` handles them in the same
+//! way: it cleans up, and then the process ends by the same signal. A shell reports 130, 143 or
+//! 129, and systemd counts an end by SIGTERM as a success. Commands without cleanup leave the
+//! signals at their default action, which has the same effect. The five commands named here clean
+//! up and end with an exit code.
 //!
 //! A command that has a configuration file reads it again on SIGHUP ([`on_hang_up`]), unless the
-//! signal says that its terminal has gone.
+//! process has lost its terminal.
 //!
 //! One thread waits for the signals, which are blocked in all threads, so no code runs inside a
 //! signal handler. `std::process::Command` unblocks them in the processes that it starts.
@@ -28,11 +28,12 @@ use parking_lot::Mutex;
 
 use crate::{outcome::Outcome, terminal};
 
-/// What is done on SIGHUP instead of ending.
+/// The actions on SIGHUP, which replace the end of the process.
 static RELOAD: Mutex<Vec<Box<dyn FnMut() + Send>>> = Mutex::new(Vec::new());
 
-/// Calls `reload` on SIGHUP from now on instead of ending, on the thread that waits for signals,
-/// after those of earlier calls. If the process has a terminal and loses it, SIGHUP still ends it.
+/// Calls `reload` on each SIGHUP from now on, instead of ending the process. The call is made on
+/// the thread that waits for signals, after the callbacks of earlier calls. If the process has a
+/// terminal and loses it, SIGHUP still ends the process.
 pub fn on_hang_up(reload: impl FnMut() + Send + 'static) {
     RELOAD.lock().push(Box::new(reload));
 }
@@ -65,8 +66,8 @@ pub fn give_way() {
     }
 }
 
-/// For commands that poll for signals: whether one has arrived. The thread that has made it is
-/// unparked then. [`hold`] must be called first.
+/// A signal flag for commands that poll for signals. An arriving signal unparks the thread that
+/// created the flag. [`hold`] must be called first.
 #[derive(Clone)]
 pub struct Stop(Arc<AtomicI32>);
 
@@ -81,14 +82,14 @@ impl Stop {
         Ok(Stop(came))
     }
 
-    /// Waits until a signal arrives, for at most `longest`, and not beyond `until`. Only for the
-    /// thread that has made this. May return early.
+    /// Waits until a signal arrives, for at most `longest`, and not beyond `until`. Only the thread
+    /// that created this may call it. May return early.
     pub fn pause(&self, longest: Duration, until: Option<Instant>) {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         thread::park_timeout(left.map_or(longest, |left| left.min(longest)));
     }
 
-    /// The outcome of the command, if a signal has arrived.
+    /// Returns the outcome of the command, if a signal has arrived.
     pub fn outcome(&self) -> Option<Outcome> {
         match self.0.load(Ordering::Acquire) {
             0 => None,
@@ -99,18 +100,18 @@ impl Stop {
     }
 }
 
-/// For commands that read their configuration again on SIGHUP.
+/// A SIGHUP flag for commands that read their configuration again.
 pub struct Hangup(Arc<AtomicBool>);
 
 impl Hangup {
-    /// Whether the signal has come since the last call.
+    /// Returns whether SIGHUP has arrived since the last call.
     pub fn came(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
     }
 }
 
-/// For commands that poll: SIGHUP no longer ends the process ([`on_hang_up`]), but unparks this
-/// thread.
+/// Makes a SIGHUP flag for commands that poll: SIGHUP no longer ends the process ([`on_hang_up`]),
+/// but unparks this thread.
 pub fn hangup() -> Hangup {
     let came = Arc::new(AtomicBool::new(false));
     let (tell, here) = (came.clone(), thread::current());
@@ -121,7 +122,7 @@ pub fn hangup() -> Hangup {
     Hangup(came)
 }
 
-/// Ends the process by a signal if the outcome stands for one; otherwise returns.
+/// Ends the process by a signal if the outcome represents one; otherwise returns.
 pub fn end(outcome: Outcome) {
     match outcome {
         Outcome::Interrupted => end_by(Signal::SIGINT),
@@ -148,12 +149,12 @@ fn wait(then: impl FnOnce(Signal) + Send + 'static) -> anyhow::Result<()> {
     waiting.map(|_| ()).context("cannot start a thread")
 }
 
-/// Whether the process has a controlling terminal.
+/// Returns whether the process has a controlling terminal.
 fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// False if there is nothing to reload.
+/// Calls the reload callbacks. Returns false if there are none.
 fn reload() -> bool {
     let mut all = RELOAD.lock();
     all.iter_mut().for_each(|reload| reload());

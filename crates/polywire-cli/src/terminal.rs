@@ -14,11 +14,11 @@ use serde::Serialize;
 
 /// Standard output and standard error of a command.
 pub struct Terminal {
-    /// `--json` was given.
+    /// Whether `--json` was given.
     pub json: bool,
-    /// Standard error may have colour.
+    /// Whether standard error may have colour.
     pub colour: bool,
-    /// Standard output is a terminal on which lines can be redrawn.
+    /// Whether standard output is a terminal on which lines can be redrawn.
     pub live: bool,
 }
 
@@ -100,22 +100,22 @@ impl Terminal {
     }
 }
 
-/// How the terminal was before [`take_screen`].
+/// The terminal's settings before [`take_screen`].
 static TAKEN: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Shows another screen than that of the shell, and has the terminal pass on keys at once and
-/// without showing them. [`give_screen_back`] ends that.
+/// Switches to the alternate screen, and makes the terminal deliver keys at once and without echo.
+/// [`give_screen_back`] reverts this.
 pub fn take_screen() -> io::Result<()> {
     let before = tcgetattr(io::stdin())?;
     let mut modes = before.clone();
     modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
     *TAKEN.lock() = Some(before);
     tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
-    // Another screen, without the cursor.
+    // The alternate screen, without the cursor.
     write!(io::stdout(), "\u{1b}[?1049h\u{1b}[?25l")
 }
 
-/// Shows the shell's screen again. Does nothing if no other one is shown.
+/// Shows the shell's screen again. Has no effect if the alternate screen is not shown.
 pub fn give_screen_back() {
     if let Some(before) = TAKEN.lock().take() {
         // If the terminal is gone, there is nothing to give back.
@@ -183,8 +183,8 @@ pub fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// Prints the library's log on standard error, at the level that this count of `--verbose` selects.
-/// Without `--verbose`, these are the warnings and errors of collectors and nodes of telemetry,
-/// which run for long and can tell them in no other way.
+/// Without `--verbose`, prints only the warnings and errors of collectors and telemetry nodes,
+/// because these long-running commands can report them in no other way.
 pub fn log_from(verbose: u8) {
     let (logger, level): (&'static Logger, _) = match verbose {
         0 => (&Logger { is_verbose: false }, log::LevelFilter::Warn),
@@ -196,7 +196,7 @@ pub fn log_from(verbose: u8) {
     }
 }
 
-/// Whether the log has what happens on the links.
+/// Returns whether the log includes events of the links.
 pub fn is_verbose() -> bool {
     log::max_level() > log::LevelFilter::Warn
 }
@@ -206,9 +206,9 @@ struct Logger {
 }
 
 impl log::Log for Logger {
-    /// Accepts Polywire's own records, and warnings of the libraries that carry messages. Those of
-    /// other dependencies, such as the compiler of machine code, are for their developers. Spans,
-    /// whose target is `polywire` alone, are for `--trace`.
+    /// Accepts Polywire's own records, and warnings of the libraries that transport messages.
+    /// Records of other dependencies, such as the machine code compiler, are for their developers.
+    /// Spans, whose target is exactly `polywire`, are for `--trace`.
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
         let is_of = |crates: &[&str]| crates.iter().any(|name| metadata.target().starts_with(name));
         if !self.is_verbose {

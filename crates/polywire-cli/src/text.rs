@@ -1,4 +1,4 @@
-//! Writes values as text: as JSON, or in an indented form for people.
+//! Writes values as text: as JSON, or in an indented, human-readable form.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -19,7 +19,7 @@ pub struct JsonText {
 }
 
 impl JsonText {
-    /// The whole record, or the part that a path leads to; `null` if that part is absent.
+    /// Returns the whole record, or the part that a path leads to; `null` if that part is absent.
     pub fn of(&mut self, record: &Record, path: Option<&str>) -> anyhow::Result<String> {
         let field = path.map(|path| field(record, path)).transpose()?;
         if let Some(None) = field {
@@ -44,8 +44,8 @@ fn encoder_for<'a>(kept: &'a mut Option<Encoder<Record>>, shape: &Arc<Shape>) ->
     kept.as_ref().context("there is an encoder now")
 }
 
-/// The part that a path leads to; `None` if it is absent in this record. A path that is wrong for
-/// every record is a [`Misuse`].
+/// Returns the part that a path leads to; `None` if it is absent in this record. A path that is
+/// wrong for every record is a [`Misuse`].
 pub fn field<'a>(record: &'a Record, path: &str) -> anyhow::Result<Option<ValueRef<'a>>> {
     match record.get(path) {
         Ok(ValueRef::Absent) => Ok(None),
@@ -57,7 +57,7 @@ pub fn field<'a>(record: &'a Record, path: &str) -> anyhow::Result<Option<ValueR
     }
 }
 
-/// The part of a JSON text that a path leads to.
+/// Returns the part of a JSON text that a path leads to.
 fn part<'a>(json: &'a str, path: &str) -> Option<&'a str> {
     let mut at = json;
     for step in steps(path) {
@@ -82,7 +82,7 @@ enum Segment {
     Index(usize),
 }
 
-/// The steps of a valid path.
+/// Returns the steps of a valid path.
 fn steps(path: &str) -> Vec<Segment> {
     let mut steps = Vec::new();
     let mut rest = path;
@@ -106,7 +106,7 @@ fn steps(path: &str) -> Vec<Segment> {
     steps
 }
 
-/// A time in nanoseconds since 1970, in the form `2026-11-22T23:38:33.000000001Z`.
+/// Formats a time in nanoseconds since 1970, as `2026-11-22T23:38:33.000000001Z`.
 pub fn utc(timestamp_ns: i64) -> String {
     const DAY: i64 = 86_400;
     let (seconds, ns) = (timestamp_ns.div_euclid(1_000_000_000), timestamp_ns.rem_euclid(1_000_000_000));
@@ -128,7 +128,7 @@ pub fn utc(timestamp_ns: i64) -> String {
 /// How many elements of a list of scalars the readable form shows.
 const SHOWN: usize = 16;
 
-/// A value in a form for people: one member per line, nested members indented.
+/// Returns a value in a human-readable form: one member per line, nested members indented.
 pub fn readable(value: ValueRef<'_>) -> String {
     let mut out = String::new();
     match is_scalar(&value) {
@@ -177,13 +177,13 @@ fn is_scalar(value: &ValueRef<'_>) -> bool {
     !matches!(value, ValueRef::List(_) | ValueRef::Struct(_) | ValueRef::Union(_) | ValueRef::Map(_))
 }
 
-/// A scalar in its debug form, with strings in quotes.
+/// Returns a scalar in its debug form, with strings in quotes.
 fn scalar(value: ValueRef<'_>) -> String {
     format!("{value:?}")
 }
 
-/// A scalar without quotes. A string with control characters stays quoted and escaped, so that a
-/// message cannot control the terminal.
+/// Returns a scalar without quotes. A string with control characters stays quoted and escaped, so
+/// that a message cannot control the terminal.
 fn bare(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Str(text) if !text.chars().any(char::is_control) => text.to_owned(),

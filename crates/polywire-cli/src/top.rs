@@ -24,7 +24,7 @@ pub const VERB: Verb = Verb::new::<Top>("top", "Shows topics and nodes with thei
     )
     .example("polywire top --once --timeout 60");
 
-/// How long keys are waited for before what has come is looked at.
+/// How long each wait for a key lasts before arrived data is processed.
 const TICK: Duration = Duration::from_millis(50);
 
 #[derive(Args)]
@@ -56,7 +56,7 @@ enum Sort {
     Queue,
 }
 
-/// All that is shown.
+/// The data that is shown.
 #[derive(Debug, Serialize)]
 struct Picture {
     nodes: Vec<NodeRow>,
@@ -74,7 +74,7 @@ struct NodeRow {
     subscribers: usize,
 }
 
-/// A topic, summed up over all nodes.
+/// A topic, with the sums over all nodes.
 #[derive(Clone, Debug, Default, Serialize)]
 struct TopicRow {
     topic: String,
@@ -85,7 +85,7 @@ struct TopicRow {
     bytes_per_second: Option<f64>,
     latency_p50_ns: Option<u64>,
     latency_p99_ns: Option<u64>,
-    /// Lost, dropped and not decoded.
+    /// The number of messages lost, dropped and not decoded.
     lost: u64,
     queued: u64,
 }
@@ -106,7 +106,7 @@ impl Action for Top {
 }
 
 impl Top {
-    /// Prints one picture after the other.
+    /// Prints the data repeatedly, or once with `--once`.
     fn plain(&self, view: &mut View, terminal: &Terminal) -> outcome::Result {
         loop {
             view.poll();
@@ -122,7 +122,7 @@ impl Top {
         }
     }
 
-    /// Draws on the screen until a key ends it.
+    /// Draws on the screen until the user quits.
     fn live(&self, view: &mut View, terminal: &Terminal) -> outcome::Result {
         let keys = Keys::open()?;
         let (mut sort, mut filter, mut is_typing) = (self.sort, self.filter.clone(), false);
@@ -245,7 +245,7 @@ impl Picture {
     }
 }
 
-/// A topic, while nodes are added up.
+/// The sums of a topic while nodes are added.
 #[derive(Default)]
 struct TopicSum {
     row: TopicRow,
@@ -266,7 +266,7 @@ impl TopicSum {
             row.rate_hz = Some(row.rate_hz.unwrap_or(0.0) + rate.messages);
             row.bytes_per_second = Some(row.bytes_per_second.unwrap_or(0.0) + rate.bytes);
         }
-        // Of the last second, or of all time if nothing was measured in it.
+        // Uses the latencies of the last second, or all latencies if none was measured in it.
         let recent = before.map(|before| now.latency.since(&before.latency)).filter(|recent| recent.count > 0);
         self.latency.add(recent.as_ref().unwrap_or(&now.latency));
     }
@@ -277,12 +277,12 @@ impl TopicSum {
     }
 }
 
-/// The picture as it is written to a screen of this size: from the top left, each line to its end.
+/// Returns the data as drawn on a screen of this size: from the top left, each line to its end.
 fn screen(picture: &Picture, sort: Sort, filter: &str, is_typing: bool, rows: usize, width: usize) -> String {
     let cursor = if is_typing { "_" } else { "" };
     let filter = if is_typing || !filter.is_empty() { format!("  filter: {filter}{cursor}") } else { String::new() };
     let head = format!("polywire top  sorted by {sort:?}{filter}  (t r b l x u sort, / filter, q quit)\n\n");
-    // `columns` has escaped what strangers wrote; what is typed here comes from the user.
+    // `columns` has escaped text from peers; the filter was typed by the user.
     let text = head + &picture.text();
     let line = |line: &str| {
         format!("{}\u{1b}[K\r\n", line.chars().filter(|c| !c.is_control()).take(width).collect::<String>())

@@ -1,6 +1,6 @@
-//! The wire of the topic that a command works on, from `--wire`, the environment and the
-//! configuration file. Also opens the command's node, and keeps it so that it can be closed at the
-//! end of the process.
+//! The wire of the topic that a command uses, from `--wire`, the environment and the configuration
+//! file. Also opens the command's node, and stores it so that it can be closed at the end of the
+//! process.
 
 use std::{env, path::PathBuf, time::Duration};
 
@@ -20,18 +20,19 @@ use polywire_telemetry::Identity;
 
 use crate::{outcome::Misuse, reload, stop};
 
-/// Environment variable with a wire. It ranks below `--wire` and above the configuration file.
+/// The environment variable with a wire. `--wire` has priority over it, and it has priority over
+/// the configuration file.
 const VARIABLE: &str = "POLYWIRE_WIRE";
 
-/// How long published messages may take to leave after SIGINT or SIGTERM.
+/// How long published messages may take to be delivered after SIGINT or SIGTERM.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// The nodes that commands have opened. A node stays open when its command drops it, because the
 /// thread that waits for signals holds it as well; [`leave`] closes it.
 static OPENED: Mutex<Vec<Node>> = Mutex::new(Vec::new());
 
-/// Closes all nodes, which says goodbye to their peers. Otherwise a peer would take the end of the
-/// process for a broken link.
+/// Closes all nodes, which announces the end to their peers. Otherwise a peer would treat the end
+/// of the process as a broken link.
 pub fn leave() {
     let opened = std::mem::take(&mut *OPENED.lock());
     opened.iter().for_each(Node::close);
@@ -52,7 +53,7 @@ pub struct WireArgs {
 
 impl WireArgs {
     /// Opens a node with the given configuration, and returns it with the wires of the topic. After
-    /// SIGINT or SIGTERM, published messages leave before the process ends.
+    /// SIGINT or SIGTERM, published messages are delivered before the process ends.
     pub fn open(&self, topic: &str) -> anyhow::Result<(Node, Wires)> {
         stop::hold()?;
         let (node, wires) = self.node_for(topic)?;
@@ -70,7 +71,7 @@ impl WireArgs {
     }
 
     /// Opens a node with this name and id, for a command that runs until it is told to end and
-    /// handles signals itself. The wires are those of no particular topic.
+    /// handles signals itself. The returned wires are not for a particular topic.
     pub fn node_of(&self, identity: &Identity) -> anyhow::Result<(Node, Wires)> {
         self.build("", Node::builder().id(identity.uuid.into()).name(&identity.name))
     }
@@ -87,8 +88,8 @@ impl WireArgs {
         Ok((node, wires))
     }
 
-    /// The wires of the command line rank above that of the variable, which ranks above those of
-    /// the file.
+    /// Determines the wires of a topic. The wires of the command line have priority over that of
+    /// the variable, and this one has priority over those of the file.
     fn wires_of(&self, variable: Option<&str>, config: &Config, topic: &str) -> anyhow::Result<Wires> {
         let parsed = |text: &str| wire(text).map_err(|error| Misuse(format!("{VARIABLE}: {error}")));
         let variable = variable.map(parsed).transpose()?;
@@ -106,10 +107,10 @@ impl WireArgs {
 
 /// The wires of a topic.
 pub struct Wires {
-    /// Completed by the configuration; at least one.
+    /// The wires completed by the configuration; at least one.
     used: Vec<Wire>,
-    /// As far as the configuration does not have them: the node completes them, and does so anew
-    /// when the configuration is reloaded.
+    /// The wires without the parts from the configuration. The node completes them, and does so
+    /// again when the configuration is reloaded.
     given: Vec<Wire>,
 }
 
@@ -128,7 +129,7 @@ impl Wires {
         texts.try_fold(publish, |publish, wire| publish.also(&wire))
     }
 
-    /// The wire of a command that works at one endpoint.
+    /// Returns the wire of a command that supports only one endpoint.
     pub fn only(&self) -> Result<&Wire, Misuse> {
         match self.used.as_slice() {
             [only] => Ok(only),
@@ -136,18 +137,18 @@ impl Wires {
         }
     }
 
-    /// The endpoints.
+    /// Returns the endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = String> {
         self.used.iter().filter_map(|wire| wire.endpoint.as_ref()).map(ToString::to_string)
     }
 }
 
-/// The policies of `--qos`, and where it names none those of the configuration.
+/// Returns the policies of `--qos`, completed by those of the configuration.
 pub fn policies(configured: &Qos, text: &str) -> Result<Qos, Misuse> {
     configured.clone().with(text).map_err(|error| Misuse(format!("--qos: {error}")))
 }
 
-/// The endpoints of wires, as text for messages.
+/// Returns the endpoints of wires, as text for messages.
 pub fn place(wires: &Wires) -> String {
     wires.endpoints().collect::<Vec<_>>().join(", ")
 }
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(of(Some("json"), None, file), "json@unix/a");
         assert_eq!(of(Some("unix/b"), None, file), "bson@unix/b");
         assert_eq!(of(Some("json@unix/b"), None, file), "json@unix/b");
-        // The variable ranks between the option and the file.
+        // The variable has priority over the file, and the option over the variable.
         assert_eq!(of(Some("json"), Some("cdr@tcp/127.0.0.1:7671"), ""), "json@tcp/127.0.0.1:7671");
         assert_eq!(of(Some("json"), Some("cdr@tcp/127.0.0.1:7671"), file), "json@tcp/127.0.0.1:7671");
         assert_eq!(of(None, Some("tcp/127.0.0.1:7671"), file), "bson@tcp/127.0.0.1:7671");

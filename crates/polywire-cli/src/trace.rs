@@ -11,7 +11,7 @@ use crate::outcome::Misuse;
 pub fn print(filter: &str) -> Result<(), Misuse> {
     let filter = EnvFilter::try_new(filter).map_err(|error| Misuse(format!("--trace: {error}")))?;
     let printer = tracing_subscriber::fmt().with_env_filter(filter).with_span_events(FmtSpan::CLOSE);
-    // Nothing else sets one.
+    // No other code sets a subscriber.
     let _ = printer.with_ansi(false).with_writer(io::stderr).try_init();
     Ok(())
 }

@@ -39,7 +39,7 @@ pub struct CompilerArgs {
 }
 
 impl TypeArgs {
-    /// The type, if `--idl` was given.
+    /// Returns the type, if `--idl` was given.
     pub fn schema(&self, terminal: &Terminal) -> anyhow::Result<Option<Schema>> {
         let Some(path) = &self.idl else { return Ok(None) };
         if is_schema(path) {
@@ -54,12 +54,12 @@ impl TypeArgs {
         Ok(Some(schema))
     }
 
-    /// Another type of the file, by its name.
+    /// Returns another type of the file, by its name.
     pub fn other(&self, name: &str, terminal: &Terminal) -> anyhow::Result<Schema> {
         TypeArgs { name: Some(name.into()), ..self.clone() }.needed(terminal)
     }
 
-    /// The type; an error if `--idl` was not given.
+    /// Returns the type; an error if `--idl` was not given.
     pub fn needed(&self, terminal: &Terminal) -> anyhow::Result<Schema> {
         let missing = || Misuse("which type? add --idl FILE, and --type NAME if the file has several types".into());
         Ok(self.schema(terminal)?.ok_or_else(missing)?)
@@ -75,8 +75,8 @@ impl CompilerArgs {
         })
     }
 
-    /// The type with this name. Without a name, all types that the file itself defines and that can
-    /// be the type of a topic.
+    /// Returns the type with this name. Without a name, all types that the file itself defines and
+    /// that can be the type of a topic.
     pub fn schemas(&self, path: &Path, name: Option<&str>, terminal: &Terminal) -> anyhow::Result<Vec<Schema>> {
         if is_schema(path) {
             return read_schema(path).map(|schema| vec![schema]);
@@ -107,8 +107,8 @@ impl CompilerArgs {
     }
 }
 
-/// The text of a pipe, such as `/dev/stdin` or `<(command)`, up to the compiler's limit. The
-/// compiler itself reads regular files only.
+/// Returns the text of a pipe, such as `/dev/stdin` or `<(command)`, up to the compiler's limit.
+/// The compiler itself reads regular files only.
 fn piped(path: &Path) -> Option<String> {
     let file = is_pipe(path).then(|| fs::File::open(path).ok())??;
     let mut bytes = Vec::new();
@@ -159,7 +159,7 @@ fn read_schema(path: &Path) -> anyhow::Result<Schema> {
         .with_context(|| format!("{} is not a schema that `polywire typeof --save` wrote", path.display()))
 }
 
-/// `1 error`, `2 errors`.
+/// Formats a count: `1 error`, `2 errors`.
 pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

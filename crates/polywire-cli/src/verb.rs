@@ -35,18 +35,18 @@ pub struct Verb {
 }
 
 impl Verb {
-    /// A verb with the arguments of `A`.
+    /// Returns a verb with the arguments of `A`.
     pub const fn new<A: Action>(name: &'static str, summary: &'static str) -> Verb {
         Verb::custom(name, summary, A::augment_args, run::<A>)
     }
 
-    /// A verb that only groups the verbs below it.
+    /// Returns a verb that only groups the verbs below it.
     pub const fn group(name: &'static str, summary: &'static str, verbs: &'static [Verb]) -> Verb {
         Verb::custom(name, summary, one_of, no_verb).with(verbs)
     }
 
-    /// A verb whose arguments are built at run time. If a verb of [`Verb::with`] follows on the
-    /// command line, that verb runs; otherwise `run` gets all arguments.
+    /// Returns a verb whose arguments are built at run time. If a verb of [`Verb::with`] follows on
+    /// the command line, that verb runs; otherwise `run` gets all arguments.
     pub const fn custom(
         name: &'static str,
         summary: &'static str,
@@ -72,7 +72,7 @@ impl Verb {
         Verb { hidden: true, ..self }
     }
 
-    /// The clap command of this verb, with the verbs below it.
+    /// Returns the clap command of this verb, with the verbs below it.
     fn command(&self) -> Command {
         let command = (self.arguments)(add(self.verbs, Command::new(self.name))).hide(self.hidden);
         let long = [self.summary, self.details].join("\n\n");
@@ -115,8 +115,8 @@ mod tests {
     use super::*;
     use crate::{VERBS, command};
 
-    /// Full names and summaries of the visible verbs, in the order of `--help`; each is followed by
-    /// the verbs below it.
+    /// Returns full names and summaries of the visible verbs, in the order of `--help`; each is
+    /// followed by the verbs below it.
     fn all(command: &Command, prefix: &str) -> Vec<(String, String)> {
         let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
         let with_those_below = |verb: &Command| {
@@ -128,7 +128,7 @@ mod tests {
         visible.flat_map(with_those_below).collect()
     }
 
-    /// The examples of the visible verbs. A verb has one exactly if it has arguments.
+    /// Returns the examples of the visible verbs. A verb has one exactly if it has arguments.
     fn examples(verbs: &[Verb]) -> Vec<&'static str> {
         let visible = verbs.iter().filter(|verb| !verb.hidden);
         let of = |verb: &Verb| {

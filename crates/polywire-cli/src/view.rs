@@ -1,4 +1,4 @@
-//! What `list`, `node` and `top` look at: the nodes at some endpoints, and what they count.
+//! The view of `list`, `node` and `top`: the nodes at some endpoints, and their statistics.
 
 use std::{
     collections::BTreeMap,
@@ -22,16 +22,16 @@ use crate::{
     watch::Watch,
 };
 
-/// Descriptions arrive together. If none arrives for this long, the picture is complete.
+/// Descriptions arrive together. If none arrives for this time, the view is complete.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How long to wait for the second statistics of a node, which its rates come from. Nodes send some
-/// each second.
+/// How long to wait for the second statistics of a node, from which its rates are computed. Nodes
+/// publish statistics each second.
 const RATES: Duration = Duration::from_secs(4);
 
 const TICK: Duration = Duration::from_millis(20);
 
-/// Nodes whose statistics are kept.
+/// The maximum number of nodes whose statistics are kept.
 const NODES: usize = 4096;
 
 /// Where to look, and for how long.
@@ -47,7 +47,7 @@ pub struct ViewArgs {
     pub timeout: Seconds,
 }
 
-/// The nodes at some endpoints, apart from the command itself.
+/// The nodes at some endpoints, without the command's own node.
 pub struct View {
     node: Node,
     watch: Watch,
@@ -58,7 +58,7 @@ pub struct View {
     timeout: Seconds,
 }
 
-/// The statistics of a node.
+/// The first, the previous and the latest statistics of a node.
 pub struct Seen {
     first: NodeStats,
     before: NodeStats,
@@ -73,7 +73,7 @@ pub struct Rate {
 }
 
 impl ViewArgs {
-    /// Begins to look.
+    /// Opens the endpoints and starts to observe.
     pub fn open(&self) -> anyhow::Result<View> {
         let (node, wires) = self.wire.open("")?;
         let watch = Watch::new(&node);
@@ -96,7 +96,7 @@ impl ViewArgs {
 }
 
 impl View {
-    /// Waits until the picture is complete, with rates if `rates`. Fails if there is nobody.
+    /// Waits until the view is complete, with rates if `rates`. Fails if nothing is discovered.
     pub fn complete(&mut self, rates: bool) -> anyhow::Result<()> {
         let start = Instant::now();
         let (mut before, mut changed) = ((Snapshot::default(), 0), Instant::now());
@@ -124,7 +124,7 @@ impl View {
         self.places.iter().map(subscribe).collect()
     }
 
-    /// Takes what has come.
+    /// Processes the messages that have arrived.
     pub fn poll(&mut self) {
         while self.directory.try_recv().is_some() {}
         for sample in self.subscribers.iter().flat_map(|all| std::iter::from_fn(|| all.try_recv())) {
@@ -143,12 +143,12 @@ impl View {
         }
     }
 
-    /// What is there now.
+    /// Returns the current state of discovery.
     pub fn snapshot(&self) -> Snapshot {
         self.directory.snapshot()
     }
 
-    /// The nodes, by name, without this command's own.
+    /// Returns the nodes, by name, without this command's own.
     pub fn nodes(&self) -> Vec<std::sync::Arc<NodeData>> {
         let own = self.node.hello().node;
         let mut nodes: Vec<_> = self.snapshot().nodes().filter(|node| node.id != own).cloned().collect();
@@ -156,7 +156,8 @@ impl View {
         nodes
     }
 
-    /// The publishers of peers that do not describe themselves, such as an older version.
+    /// Returns the publishers of peers that do not describe themselves, such as those of an older
+    /// version.
     pub fn undescribed(&self) -> Vec<Source> {
         let snapshot = self.snapshot();
         let mut sources = self.node.discovered();
@@ -164,24 +165,24 @@ impl View {
         sources
     }
 
-    /// The subscribers of programs that are not nodes.
+    /// Returns the subscribers of programs that are not nodes.
     pub fn foreign_readers(&self) -> Vec<NodeData> {
         self.node.foreign_readers()
     }
 
-    /// The statistics of a node, once they have come.
+    /// Returns the statistics of a node; `None` until the first ones have arrived.
     pub fn stats(&self, node: &NodeData) -> Option<&Seen> {
         self.stats.get(&node.id.0)
     }
 
-    /// Why nothing is shown.
+    /// Returns the reason why nothing is shown.
     fn nobody(&mut self) -> String {
         let places = self.places.join(" and ");
         let why = if self.node.links() == 0 { "nobody is there" } else { "no node there describes itself" };
         format!("no topics or nodes at {places} within {} s: {why}{}", self.timeout, self.watch.trouble())
     }
 
-    /// Whether all nodes that have publishers or subscribers have told twice what they count.
+    /// Returns whether two statistics of all nodes with publishers or subscribers have arrived.
     fn has_rates(&self) -> bool {
         let counts = |node: &NodeData| !node.publishers.is_empty() || !node.subscribers.is_empty();
         let told_twice = |seen: &Seen| seen.last.time_ns > seen.first.time_ns;
@@ -190,13 +191,13 @@ impl View {
 }
 
 impl Seen {
-    /// What a topic's publishers sent, since the first statistics or since the last but one. `None`
-    /// as long as there are no two.
+    /// Returns the rate at which a topic's publishers sent, since the first statistics, or since
+    /// the previous ones if `recent`. `None` until there are two statistics.
     pub fn sent(&self, topic: &str, recent: bool) -> Option<Rate> {
         self.rate(topic, recent, |of| (of.sent, of.sent_bytes))
     }
 
-    /// What came for a topic's subscribers.
+    /// Returns the rate at which a topic's subscribers received.
     pub fn received(&self, topic: &str, recent: bool) -> Option<Rate> {
         self.rate(topic, recent, |of| (of.received, of.received_bytes))
     }
@@ -210,24 +211,24 @@ impl Seen {
         (ns > 0).then(|| Rate { messages: per_second(before.0, now.0), bytes: per_second(before.1, now.1) })
     }
 
-    /// Processor time per time, since the last but one statistics.
+    /// Returns the processor time per time, since the previous statistics.
     pub fn cpu(&self) -> Option<f64> {
         let ns = self.last.time_ns.saturating_sub(self.before.time_ns);
         (ns > 0).then(|| self.last.cpu_ns.saturating_sub(self.before.cpu_ns) as f64 / ns as f64)
     }
 
-    /// What a topic counts, and what it counted at the last but one time.
+    /// Returns the latest and the previous statistics of a topic.
     pub fn topic(&self, topic: &str) -> Option<(&TopicStats, Option<&TopicStats>)> {
         Some((self.last.topic(topic)?, self.before.topic(topic)))
     }
 
-    /// The topics that the node counts.
+    /// Returns the topics in the node's statistics.
     pub fn topics(&self) -> impl Iterator<Item = &TopicStats> {
         self.last.topics.iter()
     }
 }
 
-/// A rate for people: three digits.
+/// Returns a rate in human-readable form, with about three digits.
 pub fn shown_rate(rate: Option<f64>) -> String {
     match rate {
         None => "-".into(),
@@ -235,7 +236,8 @@ pub fn shown_rate(rate: Option<f64>) -> String {
     }
 }
 
-/// A number with three digits or all digits in front of the point, and the factor of its unit.
+/// Returns a number without decimals if it has three digits or more, else with one decimal, and the
+/// letter of its unit.
 pub fn shown(value: f64) -> String {
     let (value, unit) = match value {
         large if large >= 1e10 => (large / 1e9, "G"),
@@ -247,7 +249,7 @@ pub fn shown(value: f64) -> String {
     format!("{value:.digits$}{unit}")
 }
 
-/// A time for people.
+/// Returns a time in human-readable form.
 pub fn shown_time(ns: Option<u64>) -> String {
     match ns {
         None => "-".into(),

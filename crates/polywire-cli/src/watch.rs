@@ -14,7 +14,7 @@ use crate::terminal::{self, Terminal};
 /// peers can cause any number of texts.
 const SAID: usize = 1024;
 
-/// How often a thread that waits for events wakes up for nothing.
+/// How often a thread that waits for events wakes up without an event.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The events of a node.
@@ -22,22 +22,23 @@ pub struct Watch {
     events: Events,
     /// Texts that have been printed, at most [`SAID`].
     said: BTreeSet<String>,
-    /// Writers that cannot be read here.
+    /// The number of mismatches: writers that cannot be read here.
     pub mismatches: u64,
-    /// Subscribers elsewhere that cannot read what is published here.
+    /// The number of refusals: remote subscribers that cannot read what is published here.
     pub refusals: u64,
-    /// Messages that could not be decoded.
+    /// The number of messages that could not be decoded.
     pub undecodable: u64,
-    /// Messages that were lost.
+    /// The number of messages that were lost.
     pub lost: u64,
-    /// Links that broke.
+    /// The number of links that broke.
     pub broken: u64,
-    /// Messages sent over them that the other end had not confirmed.
+    /// The number of messages, sent over broken links, that the other end had not confirmed.
     pub unconfirmed: u64,
 }
 
 impl Watch {
-    /// Must be called before anything else on the node, so that no event is missed.
+    /// Makes the watch. Must be called before any other use of the node, so that no event is
+    /// missed.
     pub fn new(node: &Node) -> Watch {
         Watch {
             events: node.events(),
@@ -58,7 +59,7 @@ impl Watch {
         }
     }
 
-    /// Handles events on a thread of its own, for a command that sleeps as long as nothing happens.
+    /// Handles events on a thread of its own, for a command that sleeps while nothing happens.
     pub fn aside(node: &Node) -> io::Result<()> {
         let mut watch = Watch::new(node);
         let run = move || {
@@ -78,7 +79,7 @@ impl Watch {
             NodeEvent::Refused { .. } => self.refusals += 1,
             NodeEvent::Undecodable { total, .. } => self.undecodable = *total,
             NodeEvent::Lost { total, .. } => self.lost = *total,
-            // The connection was lost before it became a link. The side that connects tries again.
+            // The connection was lost before it became a link. The connecting side tries again.
             NodeEvent::Engine { event: Event::Rejected { reason: Disconnect::Lost(_), .. }, .. } => return,
             NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => self.unconfirmed += count,
             NodeEvent::Engine { event: Event::Disconnected { reason, .. }, .. } => {
@@ -96,8 +97,8 @@ impl Watch {
         self.say(event, terminal);
     }
 
-    /// Why peers could not be reached or were turned away, as far as the node has told it since the
-    /// last call, to follow a text that nobody is there.
+    /// Returns the last reason since the previous call why a peer could not be reached or was
+    /// rejected. The text is appended to the message that no peer was found.
     pub fn trouble(&mut self) -> String {
         let mut last = String::new();
         while let Some(event) = self.events.try_recv() {
@@ -108,7 +109,8 @@ impl Watch {
         last
     }
 
-    /// Prints each text once. Prints nothing if the log is on, because it shows the events.
+    /// Prints each text once. Prints nothing if the log is enabled, because the log shows the
+    /// events.
     fn say(&mut self, event: &NodeEvent, terminal: &Terminal) {
         let text = event.to_string();
         if terminal::is_verbose() || !self.said.insert(text.clone()) {

@@ -21,55 +21,55 @@ use crate::{
     source::Subscribed,
 };
 
-/// How often a source looks whether it is to end, and what it can acknowledge.
+/// How often a source checks whether it is to end, and what it can acknowledge.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The same for a source that keeps nothing. Its thread is unparked when it is to look.
+/// The interval for a source that does not keep its entries. Its thread is unparked when necessary.
 const LONG_TICK: Duration = Duration::from_secs(1);
 
-/// How long a handler that a new configuration does not have any more may take to store what it
-/// has.
+/// The time limit for a handler that a new configuration removes or changes to store its entries.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How a handler is doing, and what it has counted since it was opened.
+/// The state of a handler, and its counters since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandlerStatus {
-    /// Its name.
+    /// The name of the handler.
     pub name: String,
-    /// Its kind.
+    /// The kind of the handler.
     pub kind: &'static str,
-    /// Entries that came for it.
+    /// The number of entries that were offered to the handler.
     pub received: u64,
-    /// Entries that it has stored.
+    /// The number of entries that the handler has stored.
     pub stored: u64,
-    /// Entries that it did not get because its queue was full.
+    /// The number of entries that were dropped because the queue was full.
     pub dropped: u64,
-    /// Entries that it cannot handle.
+    /// The number of entries that the handler cannot handle.
     pub refused: u64,
-    /// How often it failed. It is opened again each time.
+    /// How often the handler failed. It is opened again each time.
     pub failures: u64,
-    /// Entries that wait in its queue.
+    /// The number of entries in the queue.
     pub waiting: usize,
-    /// The memory that they take, in bytes.
+    /// The memory of the entries in the queue, in bytes.
     pub waiting_bytes: usize,
-    /// Why it does not work now; empty if it does.
+    /// Why the handler does not work now; empty if it works.
     pub problem: String,
 }
 
-/// What a collector has done with a new configuration.
+/// The changes that a collector has made for a new configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
     /// Names of handlers that were opened.
     pub opened: Vec<String>,
-    /// Names of handlers that were closed. One that has changed is in both lists.
+    /// Names of handlers that were closed. A changed handler is in both lists.
     pub closed: Vec<String>,
 }
 
-/// Takes entries from sources and gives them to handlers, until it is dropped.
+/// Receives entries from sources and passes them to handlers, until it is dropped.
 ///
-/// Dropping it is [`Collector::stop`] with no patience: what is not stored yet may be lost.
+/// Dropping a collector is [`Collector::stop`] without patience: entries that are not stored yet
+/// may be lost.
 ///
 /// ```
 /// use polywire::Node;
@@ -102,39 +102,39 @@ pub struct Collector {
     alerts: Arc<Alerts>,
     feeds: Vec<Feed>,
     bridges: Vec<Bridge>,
-    /// Topics, endpoints and wires that the subscriptions and bridges were made for.
+    /// The topics, endpoints and wires of the current subscriptions and bridges.
     places: String,
     sources: usize,
 }
 
-/// The handlers, replaced as a whole: whoever offers an entry holds no lock meanwhile.
+/// The handlers. The list is replaced as a whole, so a thread that offers an entry holds no lock.
 pub(crate) type Lanes = RwLock<Arc<Vec<Arc<Lane>>>>;
 
-/// A source with its thread.
+/// A source and its thread.
 struct Feed {
     valve: Arc<Valve>,
     thread: JoinHandle<()>,
-    /// The configuration made it, not the program.
+    /// Whether the configuration has added the source, and not the program.
     is_configured: bool,
 }
 
 impl Feed {
-    /// Tells the thread what it is to do from now on.
+    /// Sets the phase of the source, and wakes its thread.
     fn set(&self, phase: u8) {
         self.valve.phase.store(phase, Ordering::Release);
         self.thread.thread().unpark();
     }
 }
 
-/// What the thread of a source is to do.
+/// The control of a source's thread.
 #[derive(Default)]
 struct Valve {
     phase: AtomicU8,
-    /// Held while an entry is on its way from the source to the queues.
+    /// Locked while an entry is on its way from the source to the queues.
     passing: Mutex<()>,
 }
 
-/// The phases: takes entries, takes only those that are there already, only acknowledges, or ends.
+/// The phases: receive entries, receive only the remaining entries, only acknowledge, or end.
 const TAKES: u8 = 0;
 const DRAINS: u8 = 1;
 const PAUSES: u8 = 2;
@@ -151,7 +151,7 @@ impl Valve {
 }
 
 impl Collector {
-    /// A collector without sources and handlers.
+    /// Makes a collector without sources and handlers.
     pub fn new(node: Node) -> Collector {
         Collector {
             node,
@@ -164,10 +164,10 @@ impl Collector {
         }
     }
 
-    /// Goes over to a configuration. Handlers that are the same in it run on; others are closed
-    /// when they have stored what they have, for which they get 5 s. If a handler cannot be
-    /// opened, the error is returned after everything else has been done. A handler that fails for
-    /// reasons outside its settings is no error: it is opened again later.
+    /// Applies a configuration. Unchanged handlers continue; the others are closed after they have
+    /// stored their entries, for which they have 5 s. If a handler cannot be opened, everything
+    /// else is still done before the error is returned. A handler that fails for reasons other than
+    /// its settings is not an error: it is opened again later.
     pub fn reload(&mut self, config: &CollectorConfig) -> Result<Changes, CollectorError> {
         let mut changes = Changes::default();
         let lanes = self.lanes();
@@ -175,7 +175,7 @@ impl Collector {
         let (kept, old): (Vec<_>, Vec<_>) = lanes.iter().cloned().partition(is_kept);
         changes.closed = old.iter().map(|lane| lane.plan.name.clone()).collect();
         if !old.is_empty() {
-            // Nothing may come between the old and the new form of a handler.
+            // No entry may be lost between the old and the new version of a handler.
             self.pause();
             close(&old, PATIENCE);
             self.set_lanes(kept);
@@ -201,16 +201,17 @@ impl Collector {
         result
     }
 
-    /// Stops taking entries, and waits until none is on its way to the queues.
+    /// Stops receiving entries, and waits until none is on its way to the queues.
     fn pause(&self) {
         self.feeds.iter().for_each(|feed| feed.set(PAUSES));
         self.feeds.iter().for_each(|feed| drop(feed.valve.passing()));
     }
 
-    /// Opens a handler, which gets all entries from now on.
+    /// Opens a handler, which receives all entries from now on.
     pub fn add_handler(&mut self, plan: HandlerPlan) -> Result<(), CollectorError> {
         let (kind, settings) = (plan.kind, plan.settings.clone());
-        // The handler's thread has the context, and the list of all handlers has that thread.
+        // A weak reference avoids a cycle: the list of handlers owns the thread, which owns the
+        // context.
         let context = HandlerContext::of(self.node.clone(), Arc::downgrade(&self.lanes));
         let open = Box::new(move || (kind.open)(&settings, &context));
         let handler = match open() {
@@ -218,7 +219,7 @@ impl Collector {
             Err(HandlerError::Setting(reason)) => {
                 return Err(CollectorError::Handler { name: plan.name, line: plan.line, reason });
             }
-            // The thread tries again, and reports it.
+            // The handler's thread tries again, and reports the error.
             Err(_) => None,
         };
         let mut lanes = Vec::clone(&self.lanes());
@@ -228,13 +229,13 @@ impl Collector {
         Ok(())
     }
 
-    /// Takes entries from a source, too, on a thread of its own.
+    /// Adds a source. Its entries are received on a thread of its own.
     pub fn add_source(&mut self, source: Box<dyn Source>) -> Result<(), CollectorError> {
         let alerts = Some(self.alerts.clone());
         self.feed(source, alerts, false)
     }
 
-    /// Starts the thread of a source. `alerts` see what comes from it.
+    /// Starts the thread of a source. Its entries are passed to `alerts` first.
     fn feed(
         &mut self,
         source: Box<dyn Source>,
@@ -249,7 +250,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Subscribes and serves where the configuration says, if that has changed.
+    /// Opens the subscriptions, bridges and sources of the configuration, if they have changed.
     fn go_to(&mut self, config: &CollectorConfig) -> Result<(), CollectorError> {
         let local: Vec<Wire> = "local".parse().into_iter().collect();
         let endpoints = if config.endpoints.is_empty() { &local } else { &config.endpoints };
@@ -265,10 +266,10 @@ impl Collector {
         }
         let bridges = self.bridges(config, endpoints)?;
         let (old, kept): (Vec<_>, Vec<_>) = self.feeds.drain(..).partition(|feed| feed.is_configured);
-        // If something fails from here on, the next reload tries again.
+        // If opening a source fails, the next reload tries again.
         (self.feeds, self.bridges, self.places) = (kept, bridges, String::new());
         end(old);
-        // After the end of the one that had the file before.
+        // Opened only after the previous source, which may have used the same file, has ended.
         if let Some(file) = &config.nodes {
             sources.push(Box::new(Nodes::open(&self.node, endpoints, file)?));
         }
@@ -287,20 +288,20 @@ impl Collector {
     fn bridges(&self, config: &CollectorConfig, endpoints: &[Wire]) -> Result<Vec<Bridge>, CollectorError> {
         let ways = endpoints.iter().flat_map(|from| config.serve.iter().map(move |to| (from, to)));
         ways.map(|(from, to)| {
-            // Payloads are passed on as they are, unless the wire to serve at names a format.
+            // Payloads are forwarded unchanged, unless the target wire names a format.
             let builder = self.node.bridge(&from.to_string(), &to.to_string())?;
             Ok(builder.topics(config.topics.iter().map(|pattern| pattern.as_str()))?.one_way().open())
         })
         .collect()
     }
 
-    /// How the handlers are doing, in the order of their names.
+    /// Returns the states of the handlers, in the order of their names.
     pub fn status(&self) -> Vec<HandlerStatus> {
         self.lanes().iter().map(|lane| lane.status()).collect()
     }
 
-    /// What alerts were raised and cleared since the last call, at most 4096 changes. They are also
-    /// published on [`ALERTS`](crate::ALERTS), and handlers get them.
+    /// Returns the changes of alerts since the last call, at most 4096. They are also published on
+    /// [`ALERTS`](crate::ALERTS), and handlers receive them.
     ///
     /// ```
     /// use polywire::Node;
@@ -334,9 +335,9 @@ impl Collector {
         self.alerts.take_untold()
     }
 
-    /// Takes the entries that are there already, and those on their way that come within a second,
-    /// but no more, lets the handlers store what they have, and acknowledges that.
-    /// Returns whether all could within `patience`, and what they have counted in the end.
+    /// Stops the collector: receives the waiting entries and those that arrive within a second,
+    /// lets the handlers store their entries, and acknowledges these. Returns whether all handlers
+    /// stored everything within `patience`, and their final states.
     pub fn stop(&mut self, patience: Duration) -> (bool, Vec<HandlerStatus>) {
         self.bridges.clear();
         let until = Instant::now() + patience.min(PATIENCE);
@@ -353,8 +354,8 @@ impl Collector {
         (ended && status.iter().all(|status| status.problem.is_empty()), status)
     }
 
-    /// The probe of this collector: what its handlers count. A node publishes it
-    /// ([`polywire_telemetry::Agent::add_application`]).
+    /// Returns the cells of this collector's probe, which reports the states of its handlers. A
+    /// node publishes it ([`polywire_telemetry::Agent::add_application`]).
     pub fn probe(&self) -> Arc<CollectorProbe> {
         let lanes = self.lanes.clone();
         Arc::new(CollectorProbe::new(move || current(&lanes).iter().map(|lane| lane.status()).collect()))
@@ -379,10 +380,10 @@ pub(crate) fn current(lanes: &Lanes) -> Arc<Vec<Arc<Lane>>> {
     lanes.read().clone()
 }
 
-/// Closes handlers, all at the same time. Returns false if one has not ended: it hangs.
+/// Closes handlers concurrently. Returns false if a handler hangs.
 fn close(lanes: &[Arc<Lane>], patience: Duration) -> bool {
     lanes.iter().for_each(|lane| lane.close(patience));
-    // A handler looks at the clock only between two attempts.
+    // A handler checks the time limit only between two attempts.
     let ended = |lane: &Arc<Lane>| lane.wait(patience + Duration::from_secs(1));
     lanes.iter().filter(|lane| !ended(lane)).inspect(|lane| log::error!("handler '{}' hangs", lane.plan.name)).count()
         == 0
@@ -391,12 +392,12 @@ fn close(lanes: &[Arc<Lane>], patience: Duration) -> bool {
 fn end(feeds: Vec<Feed>) {
     feeds.iter().for_each(|feed| feed.set(ENDS));
     for feed in feeds {
-        // Fails if the source has panicked, which has been reported then.
+        // Fails if the source has panicked; the panic has been reported already.
         let _ = feed.thread.join();
     }
 }
 
-/// The way from a source to the handlers.
+/// The path of entries from a source to the handlers.
 struct Way {
     /// The number of the source.
     number: usize,
@@ -405,7 +406,7 @@ struct Way {
     valve: Arc<Valve>,
 }
 
-/// The thread of a source.
+/// Runs the main loop of a source's thread.
 fn feed(mut source: Box<dyn Source>, way: &Way) {
     let mut acknowledged = 0;
     let mut drained = None;
@@ -413,7 +414,7 @@ fn feed(mut source: Box<dyn Source>, way: &Way) {
         let phase = way.valve.phase();
         let idle = if source.keeps() { TICK } else { LONG_TICK };
         let patience = match phase {
-            // A topic on which messages never cease to come has no pause either.
+            // Draining has a time limit, because messages may arrive continuously.
             DRAINS => drained.get_or_insert_with(|| Instant::now() + idle).saturating_duration_since(Instant::now()),
             _ => {
                 drained = None;
@@ -422,7 +423,7 @@ fn feed(mut source: Box<dyn Source>, way: &Way) {
         };
         let has_more = phase <= DRAINS && way.pass(&mut *source, patience);
         if phase == DRAINS && !has_more && drained.is_none_or(|until| until <= Instant::now()) {
-            // There is no more. Unless it was told something else meanwhile:
+            // There are no more entries. The phase may have been changed meanwhile.
             let _ = way.valve.phase.compare_exchange(DRAINS, PAUSES, Ordering::AcqRel, Ordering::Acquire);
         }
         let handled = current(&way.lanes).iter().filter_map(|lane| lane.handled(way.number)).min();
@@ -439,11 +440,11 @@ fn feed(mut source: Box<dyn Source>, way: &Way) {
 }
 
 impl Way {
-    /// Passes an entry on to all queues. Returns false if there was none within `patience`.
+    /// Passes an entry to all queues. Returns false if there was none within `patience`.
     fn pass(&self, source: &mut dyn Source, patience: Duration) -> bool {
         let _passing = self.valve.passing();
         let stops = || self.valve.phase() >= PAUSES;
-        // It may have been told to pause while it waited for the lock.
+        // The phase may have changed while this thread waited for the lock.
         if stops() {
             return false;
         }

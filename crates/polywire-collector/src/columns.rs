@@ -1,9 +1,10 @@
-//! Values as rows of a table: which columns a type has, and what a value has in them.
+//! Values as rows of a table: the columns of a type, and the cells of a value.
 //!
-//! Members of a structure, and of structures in it, are columns of their own, named by their path:
-//! `total.busy_percent`. What is no scalar, or no scalar that databases have, is one column with
-//! JSON: lists, maps, unions, bitsets, decimals, optional structures, `long double`. A type with
-//! more than [`MOST_COLUMNS`] members, or that is no structure, has one column `value` with JSON.
+//! Members of a structure, and of nested structures, are columns of their own, named by their path:
+//! `total.busy_percent`. Members that are not scalars, or are scalars that databases lack, are one
+//! column with JSON: lists, maps, unions, bitsets, decimals, optional structures, `long double`. A
+//! type that has more than [`MOST_COLUMNS`] members, or is not a structure, has one column `value`
+//! with JSON.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -15,10 +16,10 @@ use serde_json::value::RawValue;
 
 use crate::{Entry, HandlerError, JsonText};
 
-/// The most columns of a type.
+/// The maximum number of columns of a type.
 pub const MOST_COLUMNS: usize = 1000;
 
-/// The columns that every table has in front of those of its type.
+/// The columns of every table before the columns of its type.
 pub(crate) const METADATA: [(&str, Column); 6] = [
     ("_topic", Column::Text),
     ("_writer", Column::Text),
@@ -28,7 +29,8 @@ pub(crate) const METADATA: [(&str, Column); 6] = [
     ("_kind", Column::Text),
 ];
 
-/// What an entry has in the columns of [`METADATA`]. `writer` is the text of its writer's id.
+/// Returns the cells of an entry in the columns of [`METADATA`]. `writer` is the text of its
+/// writer's id.
 pub(crate) fn metadata<'a>(entry: &'a Entry, writer: &'a str) -> [CellValue<'a>; 6] {
     [
         CellValue::Text(entry.topic()),
@@ -40,16 +42,16 @@ pub(crate) fn metadata<'a>(entry: &'a Entry, writer: &'a str) -> [CellValue<'a>;
     ]
 }
 
-/// The deepest structure whose members are columns of their own.
+/// The maximum depth of structures whose members are columns of their own.
 const DEEPEST: usize = 16;
 
-/// What a column has.
+/// The type of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Column {
     /// `boolean`
     Bool,
-    /// An integer that fits 64 bits with a sign.
+    /// An integer that fits into a signed 64-bit integer.
     Int,
     /// `uint64`, or a bitmask.
     Uint,
@@ -65,7 +67,7 @@ pub enum Column {
     Json,
 }
 
-/// What a row has in a column.
+/// A cell: the value of a row in a column.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CellValue<'a> {
@@ -73,9 +75,10 @@ pub enum CellValue<'a> {
     Absent,
     /// `boolean`
     Bool(bool),
-    /// An integer. A literal without a name and half a surrogate pair are integers, too.
+    /// A signed integer. Also the value of an enum literal without a name, or an unpaired
+    /// surrogate.
     Int(i64),
-    /// An integer without a sign.
+    /// An unsigned integer.
     Uint(u64),
     /// `float`
     Float32(f32),
@@ -114,11 +117,11 @@ pub enum CellValue<'a> {
 #[derive(Clone, Debug)]
 pub struct Columns {
     columns: Vec<(String, Column)>,
-    /// Missing if the whole value is one column.
+    /// `None` if the whole value is one column.
     members: Option<Vec<Part>>,
 }
 
-/// How a member is divided into columns.
+/// How a member is split into columns.
 #[derive(Clone, Debug)]
 enum Part {
     One(Column),
@@ -126,7 +129,7 @@ enum Part {
 }
 
 impl Columns {
-    /// The columns of a type.
+    /// Returns the columns of a type.
     pub fn of(schema: &Schema) -> Columns {
         let mut columns = Vec::new();
         match part_of(schema, schema.root(), &mut columns, &mut Vec::new()) {
@@ -135,12 +138,12 @@ impl Columns {
         }
     }
 
-    /// Paths and contents of the columns, in the order of the type.
+    /// Returns paths and types of the columns, in the order of the type.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Column)> {
         self.columns.iter().map(|(name, column)| (name.as_str(), *column))
     }
 
-    /// What an entry of this type has in its columns.
+    /// Returns the cells of an entry of this type.
     pub fn row<'a>(&self, entry: &'a Entry, json: &mut JsonText) -> Result<Vec<CellValue<'a>>, HandlerError> {
         let Some(members) = &self.members else {
             return Ok(vec![CellValue::Json(json.value(entry)?.to_owned())]);
@@ -156,8 +159,7 @@ impl Columns {
     }
 }
 
-/// How a type is divided into columns, which are appended. `path` has the names of the members
-/// above it.
+/// Splits a type into columns, and appends them. `path` has the names of the enclosing members.
 fn part_of<'a>(schema: &'a Schema, ty: &'a Type, columns: &mut Vec<(String, Column)>, path: &mut Vec<&'a str>) -> Part {
     if let Some(members) = own_columns(schema, ty).filter(|_| path.len() <= DEEPEST) {
         let mut parts = Vec::new();
@@ -182,7 +184,7 @@ fn one(column: Column, columns: &mut Vec<(String, Column)>, path: &[&str]) -> Pa
     Part::One(column)
 }
 
-/// The members of a structure, unless it is a decimal, which JSON has as one number.
+/// Returns the members of a structure, unless it is a decimal, which JSON represents as one number.
 fn own_columns<'a>(schema: &'a Schema, ty: &'a Type) -> Option<Vec<&'a Member>> {
     let Type::Def(id) = schema.resolve(ty) else { return None };
     let DefKind::Struct { .. } = &schema.def(*id).kind else { return None };
@@ -196,7 +198,7 @@ pub(crate) fn is_decimal(schema: &Schema, members: &[&Member]) -> bool {
     is(exponent, "exponent", Type::Int32) && is(mantissa, "mantissa", Type::Int64)
 }
 
-/// The one column of a type.
+/// Returns the column of a type that has a single one.
 fn column_of(schema: &Schema, ty: &Type) -> Column {
     match schema.resolve(ty) {
         Type::Bool => Column::Bool,
@@ -228,7 +230,7 @@ fn bytes_or_json(schema: &Schema, element: &Type) -> Column {
     }
 }
 
-/// Appends what the members of a structure have. `raw` is its JSON, if any column needs that.
+/// Appends the cells of a structure's members. `raw` is its JSON, if any column needs it.
 fn add_members<'a>(
     parts: &[Part],
     value: ValueRef<'a>,
@@ -251,7 +253,7 @@ fn add_members<'a>(
     Ok(())
 }
 
-/// What a scalar has in its column.
+/// Returns the cell of a scalar.
 fn cell(value: ValueRef<'_>) -> CellValue<'_> {
     match value {
         ValueRef::Bool(truth) => CellValue::Bool(truth),
@@ -270,7 +272,7 @@ fn cell(value: ValueRef<'_>) -> CellValue<'_> {
     }
 }
 
-/// A number as JSON has it, with the words of JSON for those that are none.
+/// Returns a number as in JSON, with words for infinities and NaN.
 pub(crate) fn float_text(number: f64, shortest: String) -> String {
     match number {
         _ if number.is_nan() => "NaN".to_owned(),

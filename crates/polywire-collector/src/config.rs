@@ -16,13 +16,13 @@ use crate::{
     settings::{COMMON, SettingValue, Settings},
 };
 
-/// Entries that may wait for a handler if its table does not say.
+/// The default number of entries that may wait for a handler.
 const QUEUE: usize = 8192;
 
-/// Bytes of memory that they may take if the table does not say.
+/// The default memory of the entries that may wait for a handler, in bytes.
 const QUEUE_BYTES: usize = 64 << 20;
 
-/// Time between two times at which a handler stores what it has, if its table does not say.
+/// The default time between two times at which a handler stores its entries.
 const SYNC: Duration = Duration::from_secs(1);
 
 /// The settings of the collector itself.
@@ -31,13 +31,13 @@ const COLLECTOR: [&str; 6] = ["name", "state", "topics", "endpoints", "nodes", "
 /// The settings of an alert.
 const ALERT: [&str; 4] = ["when", "prefix", "severity", "summary"];
 
-/// The topics below which alerts are, if their tables do not say: those of a node's probes.
+/// The default prefix of the topics of alerts: that of a node's probes.
 const PREFIX: &str = "probes/*";
 
-/// The most handlers of a collector.
+/// The maximum number of handlers of a collector.
 pub const MOST_HANDLERS: usize = 256;
 
-/// What a collector collects, and what becomes of it.
+/// The configuration of a collector: what it collects, and what it does with it.
 ///
 /// ```
 /// use polywire_collector::CollectorConfig;
@@ -60,18 +60,18 @@ pub const MOST_HANDLERS: usize = 256;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CollectorConfig {
-    /// The name of the collector's own node, for its probe; `collector` unless it has another.
+    /// The name of the collector's own node, for its probe; `collector` by default.
     pub name: String,
-    /// The file that keeps the node's UUID; without one it is new after each start.
+    /// The file that keeps the node's UUID; without one, the node has a new UUID after each start.
     pub state: Option<PathBuf>,
-    /// Patterns of the topics to subscribe to; `probes/**` unless there are others, or `nodes`.
+    /// Patterns of the topics to subscribe to; by default `probes/**`, or none if there is `nodes`.
     pub topics: Vec<Pattern>,
     /// The endpoints at which to subscribe; `local` if there is none.
     pub endpoints: Vec<Wire>,
-    /// The file that keeps which samples of nodes are stored. With it, the collector also serves
-    /// nodes at the endpoints that keep their samples until they are stored.
+    /// The file that keeps which samples of nodes are stored. If it is set, the collector also
+    /// serves, at the endpoints, nodes that keep their samples until they are stored.
     pub nodes: Option<PathBuf>,
-    /// Wires at which the topics are published again, in their format if they name one.
+    /// Wires at which the topics are republished, in the format of the wire if it names one.
     pub serve: Vec<Wire>,
     /// The handlers, in the order of their names.
     pub handlers: Vec<HandlerPlan>,
@@ -79,27 +79,27 @@ pub struct CollectorConfig {
     pub alerts: Vec<AlertPlan>,
 }
 
-/// A handler as the configuration has it.
+/// A handler in the configuration.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HandlerPlan {
-    /// Its name, which tells it from the others.
+    /// The unique name of the handler.
     pub name: String,
-    /// Its kind.
+    /// The kind of the handler.
     pub kind: &'static Kind,
-    /// The topics whose entries it gets; all that the collector has if there is none.
+    /// The topics whose entries the handler receives; all topics of the collector if there is none.
     pub topics: Vec<Pattern>,
-    /// How many entries may wait for it.
+    /// The maximum number of entries that may wait for the handler.
     pub queue: usize,
-    /// How many bytes of memory they may take.
+    /// The maximum memory of these entries in bytes.
     pub queue_bytes: usize,
-    /// What happens if more come. To block holds up the source, and with it other handlers.
+    /// What happens when the queue is full. Blocking delays the source, and with it other handlers.
     pub overflow: Overflow,
-    /// The longest time until an entry that it got is stored.
+    /// The longest time until a received entry is stored.
     pub sync: Duration,
-    /// The settings of its kind.
+    /// The settings of the handler's kind.
     pub settings: Settings,
-    /// The line of its table in the file, from 1.
+    /// The line of the handler's table in the file, from 1.
     pub line: usize,
 }
 
@@ -110,12 +110,12 @@ pub struct HandlerPlan {
 pub struct ConfigError {
     /// The line.
     pub line: usize,
-    /// What is wrong, and what is expected instead.
+    /// What is wrong, and what is expected.
     pub reason: String,
 }
 
 impl PartialEq for HandlerPlan {
-    /// Whether both are the same handler with the same settings, wherever they are in the file.
+    /// Compares the settings, but not the position in the file.
     fn eq(&self, other: &HandlerPlan) -> bool {
         self.name == other.name
             && self.kind.name == other.kind.name
@@ -142,12 +142,12 @@ impl Default for CollectorConfig {
 }
 
 impl CollectorConfig {
-    /// Parses a configuration with the handlers of this crate. Unknown keys are errors.
+    /// Parses a configuration that uses the handlers of this crate. Unknown keys are errors.
     pub fn parse(text: &str) -> Result<CollectorConfig, ConfigError> {
         CollectorConfig::parse_with(text, &[])
     }
 
-    /// Parses a configuration that may also have handlers of a program's own kinds.
+    /// Parses a configuration that may also use a program's own kinds of handlers.
     pub fn parse_with(text: &str, own: &[&'static Kind]) -> Result<CollectorConfig, ConfigError> {
         let reader = Reader { text, own };
         let document = DeTable::parse(text).map_err(|error| {
@@ -234,7 +234,7 @@ impl Reader<'_> {
         value.get_ref().as_str().ok_or_else(|| self.error(value, format!("{place}: a text is expected")))
     }
 
-    /// A list of texts of one kind.
+    /// Parses a list of texts.
     fn list<T>(&self, place: &str, value: &Value<'_>, expected: &str) -> Result<Vec<T>, ConfigError>
     where
         T: std::str::FromStr<Err: std::fmt::Display>,
@@ -376,7 +376,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The first levels of topics, of which it must be known how many there are.
+    /// Parses the prefix of an alert, whose number of levels must be fixed.
     fn prefix<T>(&self, at: &Spanned<T>, place: &str, text: &str) -> Result<Option<Pattern>, ConfigError> {
         if text.is_empty() {
             return Ok(None);
@@ -389,7 +389,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A text that is parsed.
+    /// Parses a text.
     fn parsed<T>(&self, place: &str, value: &Value<'_>) -> Result<T, ConfigError>
     where
         T: std::str::FromStr<Err: std::fmt::Display>,
@@ -402,7 +402,7 @@ fn overflow(word: &str) -> Option<Overflow> {
     match word {
         "drop-oldest" => Some(Overflow::DropOldest),
         "drop-newest" => Some(Overflow::DropNewest),
-        // A source that is held up waits as long as it takes.
+        // A delayed source waits without a time limit.
         "block" => Some(Overflow::Block { patience: Duration::MAX }),
         _ => None,
     }

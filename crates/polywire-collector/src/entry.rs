@@ -1,4 +1,4 @@
-//! What handlers get: a message with its metadata.
+//! What handlers receive: a message with its metadata.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use polywire::{
     extend::{envelope::Id128, layout::ValueRef},
 };
 
-/// Where messages come from: a writer of a topic in one incarnation.
+/// The origin of messages: a writer of a topic in one incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The topic.
     pub topic: String,
     /// The id of the writer.
     pub writer: Id128,
-    /// Tells the writer's sequence numbers from those before it was started again.
+    /// Distinguishes the writer's sequence numbers from those before its restart.
     pub incarnation: u64,
 }
 
@@ -43,38 +43,39 @@ pub struct Entry {
     pub sequence: u64,
     /// Time of publication by the writer's clock, in nanoseconds since 1970.
     pub timestamp_ns: i64,
-    /// Whether this is data or the end of an instance, at which only the key members count.
+    /// The kind: data, or the end of an instance. In the latter case only the key members are
+    /// valid.
     pub kind: Kind,
     /// The value, in the type of its writer.
     pub value: Record,
-    /// About the bytes of memory that the entry takes; the limits of queues count them.
+    /// The approximate memory of the entry in bytes; the limits of queues count it.
     pub bytes: usize,
 }
 
 impl Entry {
-    /// A message with data.
+    /// Makes an entry with data.
     pub fn new(origin: Arc<Origin>, sequence: u64, timestamp_ns: i64, value: Record) -> Entry {
         let bytes = size_of::<Entry>() + value.shape().layout().default_bytes() + memory(value.view());
         Entry { origin, sequence, timestamp_ns, kind: Kind::Data, value, bytes }
     }
 
-    /// A message that a subscriber received.
+    /// Makes the entry of a message that a subscriber received.
     pub(crate) fn of(sample: Sample<Record>, origin: Arc<Origin>) -> Entry {
         let Sample { value, info } = sample;
         Entry { kind: info.kind, ..Entry::new(origin, info.sequence, info.timestamp_ns, value) }
     }
 
-    /// The topic.
+    /// Returns the topic.
     pub fn topic(&self) -> &str {
         &self.origin.topic
     }
 
-    /// The scoped name of the type.
+    /// Returns the scoped name of the type.
     pub fn type_name(&self) -> &str {
         self.value.shape().schema().name()
     }
 
-    /// The key members as text, `id=7,place=a`; empty for a type without a key.
+    /// Returns the key members as text, `id=7,place=a`; empty for a type without a key.
     pub(crate) fn instance(&self) -> String {
         let ValueRef::Struct(structure) = self.value.view() else { return String::new() };
         let keys = structure.fields().into_iter().filter(|(member, _)| member.key);
@@ -82,12 +83,13 @@ impl Entry {
     }
 }
 
-/// A value as text, without quotes.
+/// Returns a value as text, without quotes.
 pub(crate) fn plain(value: ValueRef<'_>) -> String {
     value.as_str().map_or_else(|| format!("{value:?}"), str::to_owned)
 }
 
-/// About the bytes that a value has allocated. Small elements of lists count as a word each.
+/// Returns the approximate memory that a value has allocated, in bytes. Small list elements count
+/// as a word each.
 fn memory(value: ValueRef<'_>) -> usize {
     match value {
         ValueRef::Str(text) => text.len(),

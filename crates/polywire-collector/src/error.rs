@@ -1,18 +1,18 @@
-//! What can go wrong with a collector and its handlers.
+//! The errors of a collector and its handlers.
 
 use std::io;
 
 use polywire::{NodeError, TopicError};
 
-/// Why a handler cannot go on, or cannot take one entry.
+/// Why a handler cannot continue, or cannot handle one entry.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandlerError {
-    /// The handler cannot work now: the disk is full, a server is down. It is opened again later,
-    /// and gets all entries again that it had not stored.
+    /// The handler cannot work now: the disk is full, or a server is down. It is opened again
+    /// later, and receives all entries again that it had not stored.
     #[error("{0}")]
     Failed(String),
-    /// This entry cannot be handled, now or later. It is counted and left out.
+    /// The entry cannot be handled, now or later. It is counted and left out.
     #[error("{0}")]
     Refused(String),
     /// The handler cannot work with these settings.
@@ -21,20 +21,20 @@ pub enum HandlerError {
 }
 
 impl HandlerError {
-    /// What the system says about a file.
+    /// Makes the error of the operating system for a file.
     pub fn file(path: &std::path::Path, cause: &io::Error) -> HandlerError {
         HandlerError::Failed(format!("{}: {cause}", path.display()))
     }
 }
 
-/// Why a collector cannot do what its configuration says.
+/// Why a collector cannot apply its configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectorError {
     /// A topic or an endpoint cannot be used.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// A pattern of topics is none.
+    /// A pattern of topics is invalid.
     #[error(transparent)]
     Topic(#[from] TopicError),
     /// A handler cannot work with its settings.
@@ -47,12 +47,12 @@ pub enum CollectorError {
         /// What is wrong.
         reason: String,
     },
-    /// The file that keeps what nodes need not send again cannot be used.
+    /// The file with the positions of stored samples of nodes cannot be used.
     #[error("{}: {cause}", path.display())]
     Positions {
         /// The file.
         path: std::path::PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// The system has no more threads.

@@ -1,4 +1,4 @@
-//! Files that have numbers or are beside others, and folders that are stored.
+//! Numbered files, names derived from other files, and folders that are synchronized to the disk.
 
 use std::{
     fs::{self, File},
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The full files that belong to a file, oldest first.
+/// Returns the full, numbered files that belong to a file, the oldest first.
 pub(crate) fn numbered(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let text = |name: Option<&std::ffi::OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
     let (stem, ending) = (text(path.file_stem()), path.extension().map(|ending| text(Some(ending))));
@@ -30,7 +30,7 @@ pub(crate) fn numbered(path: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// A file with another ending behind its name, in the same folder.
+/// Returns the path of a file with an additional extension, in the same folder.
 pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -38,7 +38,7 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Stores the name of a file that was made or renamed.
+/// Synchronizes the folder of a file that was created or renamed.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

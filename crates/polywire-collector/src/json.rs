@@ -1,4 +1,4 @@
-//! Entries as JSON, and what handlers keep for each type of values.
+//! Entries as JSON, and a cache for what handlers need for each type.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,10 +9,10 @@ use polywire::{
 
 use crate::{Entry, HandlerError};
 
-/// The most types for which something is kept at a time.
+/// The maximum number of types in a cache.
 const MOST_TYPES: usize = 1024;
 
-/// What a handler keeps for each type of values that it meets: encoders, columns, statements.
+/// A cache of a handler for each type that it encounters: encoders, columns, statements.
 pub(crate) struct PerType<T>(HashMap<usize, (Arc<Shape>, T)>);
 
 impl<T> Default for PerType<T> {
@@ -22,9 +22,9 @@ impl<T> Default for PerType<T> {
 }
 
 impl<T> PerType<T> {
-    /// What is kept for the type of these values, which `make` makes the first time.
+    /// Returns the cached value for the type, which `make` creates if necessary.
     pub fn get<E>(&mut self, shape: &Arc<Shape>, make: impl FnOnce() -> Result<T, E>) -> Result<&mut T, E> {
-        // The map keeps the shape alive, so no other one gets its address.
+        // The map keeps the shape alive, so no other shape can have the same address.
         let address = Arc::as_ptr(shape).addr();
         if !self.0.contains_key(&address) {
             let made = make()?;
@@ -62,14 +62,15 @@ pub struct JsonText {
 }
 
 impl JsonText {
-    /// The value of an entry.
+    /// Returns the value of an entry as JSON.
     pub fn value(&mut self, entry: &Entry) -> Result<&str, HandlerError> {
         self.bytes.clear();
         self.append(&entry.value)?;
         text(&self.bytes)
     }
 
-    /// An entry as one line without a line break: an object with the metadata, and the value last.
+    /// Returns an entry as one line without a line break: an object with the metadata and, last,
+    /// the value.
     pub fn line(&mut self, entry: &Entry) -> Result<&str, HandlerError> {
         self.bytes.clear();
         let string = |text: &str| serde_json::to_string(text).unwrap_or_default();

@@ -1,16 +1,17 @@
-//! JSON Schema of the JSON that the codec `json` writes for a type.
+//! The JSON Schema of the JSON that the codec `json` writes for a type.
 
 use polywire::schema::{DefId, DefKind, Literal, Member, Schema, Type, array_shape};
 use serde_json::{Value, json};
 
 use crate::columns::is_decimal;
 
-/// The most types, members and elements that are described. What comes after them is any value.
+/// The maximum number of types, members and elements that are described. The rest is described as
+/// any value.
 const MOST_PARTS: usize = 20_000;
 
-/// The JSON Schema of a type, as one text. Types are described where they are used, because some
-/// readers do not follow references; a type within itself is any object. NaN and the infinities,
-/// which are strings in JSON, are not mentioned.
+/// Returns the JSON Schema of a type, as one text. Types are described in place, because some
+/// readers do not follow references; a recursive type is described as any object. NaN and the
+/// infinities, which are strings in JSON, are not described.
 pub(crate) fn json_schema(schema: &Schema) -> String {
     let mut writer = Writer { schema, open: Vec::new(), left: MOST_PARTS };
     let mut described = writer.of(schema.root());
@@ -49,7 +50,7 @@ impl Writer<'_> {
             array @ Type::Array { .. } => self.array(array),
             Type::Map { value, .. } => json!({ "type": "object", "additionalProperties": self.of(value) }),
             Type::Def(id) => self.def(*id),
-            // Texts, characters, and `long double` as hexadecimal digits.
+            // Texts, characters, and `long double`, which is written as hexadecimal digits.
             _ => json!({ "type": "string" }),
         }
     }
@@ -91,7 +92,7 @@ impl Writer<'_> {
         described
     }
 
-    /// A member's type, with its unit as `unit`, which JSON Schema does not have.
+    /// Describes a member's type, and its unit as `unit`, which is an extension of JSON Schema.
     fn member(&mut self, member: &Member) -> Value {
         let mut described = self.of(&member.ty);
         if let (Value::Object(object), Some(unit)) = (&mut described, unit_of(member)) {
@@ -116,7 +117,7 @@ impl Writer<'_> {
     }
 }
 
-/// The unit of a member, from its annotation.
+/// Returns the unit of a member, from its annotation.
 fn unit_of(member: &Member) -> Option<&str> {
     let unit = member.annotations.iter().find(|annotation| annotation.name == "unit")?;
     unit.args.iter().find_map(|(_, value)| match value {

@@ -1,6 +1,6 @@
-//! The way of entries to one handler: a queue, and a thread that writes and stores what is in it.
-//! A handler that fails or panics is opened again after a while, and gets again what it had not
-//! stored.
+//! The path of entries to one handler: a queue, and a thread that passes the entries to the
+//! handler. A handler that fails or panics is opened again after a while, and receives again the
+//! entries that it had not stored.
 
 use std::{
     any::Any,
@@ -21,29 +21,29 @@ use crate::{
     queue::{Item, Queue, QueueLimits},
 };
 
-/// The most entries that a handler has taken and not stored.
+/// The maximum number of entries that were passed to a handler and are not stored.
 const BATCH: usize = 4096;
 
-/// How often a handler that gets no entries may look after what it has.
+/// How often the handler's `sync` is called while no entries arrive.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The times between two attempts of a handler that fails: the first, and the longest.
+/// The pauses between two attempts of a handler that fails: the first one, and the longest one.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
-/// How often a handler may panic at the same entry before that is refused.
+/// The number of panics at the same entry after which the entry is refused.
 const PANICS: u32 = 3;
 
 /// Opens a handler.
 pub(crate) type Opener = Box<dyn Fn() -> Result<Box<dyn Handler>, HandlerError> + Send>;
 
-/// The way to a handler.
+/// A handler with its queue and thread.
 pub(crate) struct Lane {
     pub plan: HandlerPlan,
     queue: Queue,
     stored: AtomicU64,
     refused: AtomicU64,
     failures: AtomicU64,
-    /// Why the handler is not working now; empty if it is.
+    /// Why the handler is not working now; empty if it works.
     problem: Mutex<String>,
     ending: Mutex<Ending>,
     ended: Condvar,
@@ -51,13 +51,13 @@ pub(crate) struct Lane {
 
 #[derive(Default)]
 struct Ending {
-    /// When a handler that fails has had its time to store what is left.
+    /// The time at which a failing handler must stop trying to store the remaining entries.
     give_up: Option<Instant>,
     has_ended: bool,
 }
 
 impl Lane {
-    /// Starts the thread. `handler` is missing if it could not be opened yet.
+    /// Starts the thread. `handler` is `None` if it could not be opened yet.
     pub fn start(plan: HandlerPlan, open: Opener, handler: Option<Box<dyn Handler>>) -> io::Result<Arc<Lane>> {
         let limits = QueueLimits { entries: plan.queue, bytes: plan.queue_bytes, overflow: plan.overflow };
         let lane = Arc::new(Lane {
@@ -85,8 +85,8 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Gives an entry to the handler, if it wants entries of this topic. Blocks only if that is the
-    /// handler's policy, until there is room or `ends` returns true.
+    /// Offers an entry to the handler, if the handler wants entries of this topic. Blocks only if
+    /// that is the handler's overflow policy, until there is room or `ends` returns true.
     pub fn offer(&self, source: usize, position: u64, entry: &Arc<Entry>, ends: impl Fn() -> bool) {
         let topics = &self.plan.topics;
         match topics.is_empty() || topics.iter().any(|pattern| pattern.fits(entry.topic())) {
@@ -95,7 +95,8 @@ impl Lane {
         }
     }
 
-    /// The position up to which the handler is done with a source; `None` if it got nothing of it.
+    /// Returns the position up to which the handler has finished a source's entries; `None` if it
+    /// was offered none.
     pub fn handled(&self, source: usize) -> Option<u64> {
         self.queue.handled(source)
     }
@@ -117,13 +118,14 @@ impl Lane {
         }
     }
 
-    /// Tells the handler to store what it has and to end within `patience`.
+    /// Requests that the handler stores its entries and ends within `patience`.
     pub fn close(&self, patience: Duration) {
         self.ending.lock().give_up = Instant::now().checked_add(patience);
         self.queue.close();
     }
 
-    /// Waits until the handler has ended. Returns false if it has not after this time: it hangs.
+    /// Waits until the handler has ended. Returns false if it has not ended after this time: it
+    /// hangs.
     pub fn wait(&self, patience: Duration) -> bool {
         !self.ended.wait_while_for(&mut self.ending.lock(), |ending| !ending.has_ended, patience).timed_out()
     }
@@ -133,27 +135,27 @@ impl Lane {
     }
 }
 
-/// An entry that was taken, and whether the handler has refused it.
+/// An entry taken from the queue, and whether the handler has refused it.
 struct Taken {
     item: Item,
     refused: bool,
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Worker {
     lane: Arc<Lane>,
     open: Opener,
     handler: Option<Box<dyn Handler>>,
-    /// What was taken and is not stored.
+    /// Entries that were taken from the queue and are not stored.
     batch: Vec<Taken>,
-    /// How much of it the handler has got since it was opened.
+    /// The number of these entries that were written to the handler since it was opened.
     written: usize,
     /// When the first entry of the batch was taken.
     since: Instant,
     more_may_come: bool,
-    /// Attempts that failed since the last one that did not.
+    /// The number of consecutive failed attempts.
     failed: u32,
-    /// How often the handler panicked at the entry with this place in the batch.
+    /// The index in the batch of the entry at which the handler panicked, and the number of panics.
     panics: (usize, u32),
 }
 
@@ -172,20 +174,20 @@ impl Worker {
                 }
             }
         }
-        // Closes files before anybody is told that the handler has ended.
+        // Closes files before `has_ended` is reported.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.handler.take())));
         self.lane.ending.lock().has_ended = true;
         self.lane.ended.notify_all();
     }
 
-    /// Takes what waits. Blocks until there is something to do.
+    /// Takes waiting entries. Blocks until there is something to do.
     fn fill(&mut self) {
         let room = BATCH - self.batch.len();
         let left = match self.batch.is_empty() {
             true => IDLE,
             false => self.lane.plan.sync.saturating_sub(self.since.elapsed()),
         };
-        // After a failure there is something to do in any case.
+        // After a failure, the next attempt is due in any case.
         let left = if self.failed > 0 { Duration::ZERO } else { left };
         if room == 0 || !self.more_may_come {
             return;
@@ -199,7 +201,7 @@ impl Worker {
         }
     }
 
-    /// Lets the handler write what it has not got, and store it if that is due. A panic is a
+    /// Writes new entries to the handler, and lets it store them if that is due. A panic is a
     /// failure.
     fn attempt(&mut self) -> Result<(), String> {
         match catch_unwind(AssertUnwindSafe(|| self.work())) {
@@ -225,7 +227,7 @@ impl Worker {
             }
             self.written += 1;
         }
-        // Without entries it is time to look after what is stored.
+        // Without new entries, the handler may have maintenance to do.
         let is_now = self.batch.is_empty() || self.batch.len() >= BATCH;
         if is_now || !self.more_may_come || self.since.elapsed() >= self.lane.plan.sync {
             handler.sync()?;
@@ -238,7 +240,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Refuses an entry at which the handler panics again and again.
+    /// Refuses an entry at which the handler panics repeatedly.
     fn after_panic(&mut self) {
         let (at, times) = self.panics;
         self.panics = if at == self.written { (at, times + 1) } else { (self.written, 1) };
@@ -271,7 +273,7 @@ impl Worker {
         let pause = first.saturating_mul(1 << (self.failed - 1).min(16)).min(longest);
         match self.more_may_come {
             true => self.lane.queue.pause(pause),
-            // The queue is closed, so that waiting for its end would not wait.
+            // The queue is closed, so waiting for its closing would return at once.
             false => thread::sleep(first),
         }
     }
@@ -296,7 +298,7 @@ fn refuse(lane: &Lane, taken: &mut Taken, reason: &str) {
     }
 }
 
-/// What a panic said.
+/// Returns the text of a panic.
 fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")

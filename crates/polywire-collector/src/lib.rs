@@ -1,11 +1,11 @@
-//! Collects the messages of a [Polywire](polywire) system, and hands them to files, databases and
+//! Collects the messages of a [Polywire](polywire) system, and passes them to files, databases and
 //! services.
 //!
-//! A [`Collector`] takes [entries](Entry), which are messages with their metadata, from *sources*:
-//! subscriptions to patterns of topics, or anything that implements [`Source`]. It gives each entry
-//! to its *handlers*, each of which has a queue and a thread of its own: a slow or failing handler
-//! holds up no other. A handler says what it has stored, and the collector tells its sources what
-//! all handlers have.
+//! A [`Collector`] receives [entries](Entry), which are messages with their metadata, from
+//! *sources*: subscriptions to patterns of topics, or any implementation of [`Source`]. It passes
+//! each entry to its *handlers*. Each handler has a queue and a thread of its own, so a slow or
+//! failing handler delays no other one, unless its overflow policy is to block. A handler reports
+//! what it has stored, and the collector acknowledges to its sources what all handlers have stored.
 //!
 //! Handlers are of the kinds in [`KINDS`], or a program's own ([`Kind`]). `docs/collect.md` is the
 //! guide, with all kinds and their settings.

@@ -1,4 +1,4 @@
-//! The numbers in a value, for handlers that show or send measurements.
+//! The numbers in a value, for handlers that show or send numbers.
 
 use polywire::extend::layout::ValueRef;
 
@@ -19,8 +19,8 @@ impl Number {
         }
     }
 
-    /// The number of a scalar: booleans are 0 or 1, enums, bitmasks and bitsets their numbers.
-    /// Texts and characters have none.
+    /// Returns the number of a scalar: booleans are 0 or 1; enums, bitmasks and bitsets are their
+    /// numeric values. Texts and characters have none.
     fn of(value: ValueRef<'_>) -> Option<Number> {
         let unsigned = |bits: u64| i64::try_from(bits).map_or(Number::Float(bits as f64), Number::Int);
         match value {
@@ -35,8 +35,9 @@ impl Number {
     }
 }
 
-/// Calls `found` with each number of a value: the path of its member, and its place in lists and
-/// maps, `0`, or `0.2` in lists of lists; empty if it is in none. Octets are data, not numbers.
+/// Calls `found` with each number of a value, the path of its member, and its index in lists and
+/// maps: `0`, or `0.2` in lists of lists; empty outside of lists and maps. Octets are data, not
+/// numbers.
 pub(crate) fn numbers(value: ValueRef<'_>, found: &mut dyn FnMut(&str, &str, Number)) {
     add(&mut String::new(), "", value, found);
 }

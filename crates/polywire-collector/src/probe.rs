@@ -1,4 +1,4 @@
-//! The collector's own probe: what its handlers count.
+//! The collector's own probe: the counters of its handlers.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use polywire_telemetry::{Application, MeasureError, Pdl, ProbeType, Uuid};
 
 use crate::HandlerStatus;
 
-/// What the handlers of a collector count, as the cells of a probe.
+/// The counters of a collector's handlers, as the cells of a probe.
 ///
 /// ```
 /// use polywire::Node;
@@ -35,30 +35,30 @@ pub struct CollectorSample {
     pub handlers: Vec<HandlerSample>,
 }
 
-/// What a handler counts: [`HandlerStatus`] on the wire.
+/// The state and counters of a handler: [`HandlerStatus`] as a message.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::HandlerSample", nested)]
 pub struct HandlerSample {
-    /// Its name.
+    /// The name of the handler.
     pub name: String,
-    /// Its kind.
+    /// The kind of the handler.
     pub kind: String,
-    /// Entries that came for it.
+    /// The number of entries that were offered to the handler.
     pub received: u64,
-    /// Entries that it has stored.
+    /// The number of entries that the handler has stored.
     pub stored: u64,
-    /// Entries that it did not get because its queue was full.
+    /// The number of entries that were dropped because the queue was full.
     pub dropped: u64,
-    /// Entries that it cannot handle.
+    /// The number of entries that the handler cannot handle.
     pub refused: u64,
-    /// How often it failed.
+    /// How often the handler failed.
     pub failures: u64,
-    /// Entries that wait in its queue.
+    /// The number of entries in the queue.
     pub waiting: u64,
-    /// The memory that they take.
+    /// The memory of the entries in the queue.
     #[polywire(unit = "B")]
     pub waiting_bytes: u64,
-    /// Why it does not work now; empty if it does.
+    /// Why the handler does not work now; empty if it works.
     pub problem: String,
 }
 

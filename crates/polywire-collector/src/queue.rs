@@ -1,4 +1,4 @@
-//! The queue of a handler, and how far the handler is with each source.
+//! The queue of a handler, and the handler's progress with each source.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,19 +11,19 @@ use polywire::Overflow;
 
 use crate::Entry;
 
-/// How often a source that is held up looks whether it is to end.
+/// How often a delayed source checks whether it is to end.
 const TICK: Duration = Duration::from_millis(50);
 
 /// An entry on its way to a handler.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// The source, and the entry's position there.
+    /// The source, and the entry's position in it.
     pub source: usize,
     pub position: u64,
     pub entry: Arc<Entry>,
 }
 
-/// The bounds of a queue.
+/// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueLimits {
     pub entries: usize,
@@ -31,7 +31,7 @@ pub(crate) struct QueueLimits {
     pub overflow: Overflow,
 }
 
-/// Figures of a queue.
+/// The counters of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueCounts {
     pub received: u64,
@@ -57,15 +57,15 @@ struct State {
     is_closed: bool,
 }
 
-/// How far a handler is with a source.
+/// The progress of a handler with a source.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     /// The latest position that the source offered.
     offered: u64,
-    /// The latest position that is stored. All before it are stored or dropped, because entries of
-    /// a source are taken in order.
+    /// The latest position that is stored. All earlier entries of the source are stored or dropped,
+    /// because its entries are taken in order.
     stored: u64,
-    /// Entries that wait, or are taken and not stored.
+    /// The number of entries that wait, or were taken and are not stored.
     unfinished: usize,
 }
 
@@ -92,8 +92,8 @@ impl Queue {
         Queue { limits, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Appends an entry, or does with it what the overflow policy says. Blocks only if that is the
-    /// policy, until there is room or `ends` returns true.
+    /// Appends an entry, or applies the overflow policy if the queue is full. Blocks only if that
+    /// is the policy, until there is room or `ends` returns true.
     pub fn push(&self, item: Item, ends: impl Fn() -> bool) {
         let mut state = self.lock();
         state.received += 1;
@@ -115,7 +115,7 @@ impl Queue {
             }
         }
         if state.is_closed {
-            // Not finished: it is not stored, and its source may still have it.
+            // The entry stays unfinished: it is not stored, and its source may still have it.
             state.dropped += 1;
             return;
         }
@@ -125,20 +125,21 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// An entry larger than the bound is taken if nothing else waits.
+    /// Returns whether there is no room for an entry. An entry beyond the byte limit is accepted if
+    /// the queue is empty.
     fn is_full(&self, state: &State, item: &Item) -> bool {
         !state.waiting.is_empty()
             && (state.waiting.len() >= self.limits.entries || state.bytes + item.entry.bytes > self.limits.bytes)
     }
 
-    /// Notes that the handler does not want an entry.
+    /// Records that the handler does not want an entry.
     pub fn skip(&self, source: usize, position: u64) {
         self.lock().sources.entry(source).or_default().offered = position;
     }
 
-    /// Takes up to `most` entries with up to as many bytes as may wait, but at least one. Blocks
-    /// until there is one, `patience` is over, or the queue is closed. The second value is false if
-    /// no entry will ever come again.
+    /// Takes at most `most` entries within the byte limit of the queue, but at least one. Blocks
+    /// until there is one, `patience` has passed, or the queue is closed. The second value is false
+    /// if there will be no more entries.
     pub fn take(&self, most: usize, patience: Duration) -> (Vec<Item>, bool) {
         let until = Instant::now().checked_add(patience);
         let mut state = self.lock();
@@ -163,7 +164,7 @@ impl Queue {
         (taken, more_may_come)
     }
 
-    /// Notes that entries which were taken, in this order, are stored or refused for good.
+    /// Records that entries which were taken, in this order, are stored or finally refused.
     pub fn stored<'a>(&self, items: impl IntoIterator<Item = &'a Item>) {
         let mut state = self.lock();
         for item in items {
@@ -173,30 +174,30 @@ impl Queue {
         }
     }
 
-    /// Drops what waits, and counts it.
+    /// Drops the waiting entries, and counts them.
     pub fn abandon(&self) {
         let mut state = self.lock();
         while state.pop().is_some() {
-            // Not finished, as above.
+            // The entry stays unfinished: it is not stored, and its source may still have it.
             state.dropped += 1;
         }
     }
 
-    /// The position up to which everything from a source is stored, dropped or not wanted. `None`
-    /// if the source has offered nothing yet.
+    /// Returns the position up to which all entries of a source are stored, dropped or not wanted.
+    /// `None` if the source has offered no entry yet.
     pub fn handled(&self, source: usize) -> Option<u64> {
         let state = self.lock();
         let progress = state.sources.get(&source)?;
         Some(if progress.unfinished == 0 { progress.offered } else { progress.stored })
     }
 
-    /// Nothing comes any more. What waits can still be taken.
+    /// Closes the queue to new entries. Waiting entries can still be taken.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Waits until the time is over or the queue is closed.
+    /// Waits until the time has passed or the queue is closed.
     pub fn pause(&self, time: Duration) {
         self.changed.wait_while_for(&mut self.lock(), |state| !state.is_closed, time);
     }
@@ -267,7 +268,7 @@ mod tests {
         });
         assert_eq!(queue.counts().dropped, 0);
         queue.push(item(0, 3), || false);
-        // Whoever is to end is not held up, and what it had is kept.
+        // A source that is to end is not delayed, and its entry is kept.
         queue.push(item(0, 4), || true);
         assert_eq!(positions(&queue.take(9, Duration::ZERO).0), [3, 4]);
     }
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(queue.handled(0), None);
         queue.push(item(0, 1), || false);
         queue.push(item(1, 10), || false);
-        // Dropped, but an entry before it is not stored yet.
+        // The entry is dropped, but an earlier one is not stored yet.
         queue.push(item(0, 2), || false);
         assert_eq!((queue.handled(0), queue.handled(1)), (Some(0), Some(0)));
         let (taken, _) = queue.take(10, Duration::ZERO);

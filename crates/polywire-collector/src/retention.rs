@@ -1,11 +1,10 @@
-//! How long archives keep what they have: the settings of handlers that remove the oldest by
-//! themselves.
+//! The retention of archives: settings of handlers that remove their oldest messages.
 
 use std::time::Duration;
 
 use crate::{Expects, Setting, Settings};
 
-/// The settings for it.
+/// The settings of the retention.
 pub(crate) const RETENTION: [Setting; 2] = [
     Setting {
         name: "keep_bytes",
@@ -19,7 +18,7 @@ pub(crate) const RETENTION: [Setting; 2] = [
     },
 ];
 
-/// What is kept at most.
+/// The limits of what is kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Retention {
     pub bytes: Option<u64>,

@@ -1,15 +1,15 @@
-//! The settings of a handler: which a kind has, and what a table of the configuration gives them.
+//! The settings of a handler: those that a kind has, and their values in the configuration.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use polywire::suggest;
 
-/// What a setting's value must be.
+/// What the value of a setting must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expects {
     /// A text.
     Text,
-    /// A text that must be there.
+    /// A text that must be present and not empty.
     Required,
     /// A whole number from 0.
     Count,
@@ -19,18 +19,18 @@ pub enum Expects {
     Truth,
 }
 
-/// A setting that a kind of handler has.
+/// A setting of a kind of handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Its key in the table.
+    /// The key in the table.
     pub name: &'static str,
-    /// What its value must be.
+    /// What the value must be.
     pub expects: Expects,
-    /// What it does, with unit and default.
+    /// What the setting does, with unit and default.
     pub summary: &'static str,
 }
 
-/// The values of a handler's settings. What is not set is `None`.
+/// The values of a handler's settings. A setting that is not set is `None`.
 ///
 /// ```
 /// use polywire_collector::{CollectorConfig, Settings};
@@ -59,7 +59,7 @@ pub(crate) enum SettingValue {
 }
 
 impl Settings {
-    /// The value of a setting that is a text.
+    /// Returns the value of a setting that is a text.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.0.get(name)? {
             SettingValue::Text(text) => Some(text),
@@ -67,7 +67,7 @@ impl Settings {
         }
     }
 
-    /// The value of a setting that is a whole number.
+    /// Returns the value of a setting that is a whole number.
     pub fn count(&self, name: &str) -> Option<u64> {
         match self.0.get(name)? {
             SettingValue::Whole(number) => u64::try_from(*number).ok(),
@@ -75,12 +75,12 @@ impl Settings {
         }
     }
 
-    /// The value of a setting that is a time.
+    /// Returns the value of a setting that is a time.
     pub fn seconds(&self, name: &str) -> Option<Duration> {
         self.0.get(name).and_then(SettingValue::seconds)
     }
 
-    /// The value of a setting that is true or false.
+    /// Returns the value of a setting that is true or false.
     pub fn truth(&self, name: &str) -> Option<bool> {
         match self.0.get(name)? {
             SettingValue::Truth(truth) => Some(*truth),
@@ -88,7 +88,7 @@ impl Settings {
         }
     }
 
-    /// Sets a value. The error says what is expected instead.
+    /// Sets a value. The error says what is expected.
     pub(crate) fn set(&mut self, known: &[Setting], name: &str, value: SettingValue) -> Result<(), String> {
         let Some(setting) = known.iter().find(|setting| setting.name == name) else {
             let names = known.iter().map(|setting| setting.name).chain(COMMON);
@@ -99,7 +99,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The first setting that must be there and is not.
+    /// Returns the first required setting that is missing.
     pub(crate) fn missing(&self, known: &[Setting]) -> Option<&'static str> {
         let required = known.iter().filter(|setting| setting.expects == Expects::Required);
         required.map(|setting| setting.name).find(|name| !self.0.contains_key(name))

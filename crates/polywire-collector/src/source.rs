@@ -1,4 +1,4 @@
-//! Where entries come from: a small trait, and the source that subscribes to topics.
+//! The origin of entries: the trait of sources, and the source that subscribes to topics.
 
 use std::{
     collections::BTreeMap,
@@ -14,19 +14,19 @@ use polywire::{Node, Pattern, Record, Sample, Subscriber, Wire, coding::Discover
 
 use crate::{CollectorError, Entry, Origin};
 
-/// The most origins that a subscription remembers, so that their entries share one.
+/// The maximum number of cached origins of a subscription. Entries of one writer share an origin.
 const MOST_ORIGINS: usize = 65_536;
 
 /// An entry with its position in its source.
 #[derive(Clone, Debug)]
 pub struct Numbered {
-    /// Rises from entry to entry, beginning above 0.
+    /// A number that increases from entry to entry, beginning above 0.
     pub position: u64,
     /// The entry.
     pub entry: Entry,
 }
 
-/// Where a collector gets entries. Each source has a thread of its own, which alone calls it.
+/// A source of a collector's entries. Each source has a thread of its own, which alone calls it.
 ///
 /// ```
 /// use polywire::{Node, Record, Shape};
@@ -36,7 +36,7 @@ pub struct Numbered {
 /// # #[derive(Default, Message)]
 /// # struct Pump { id: u32 }
 ///
-/// /// Three entries, and then none. Tells what is stored.
+/// /// Returns three entries, and then none. Reports what is stored.
 /// struct Three(u64, mpsc::Sender<u64>);
 ///
 /// impl Source for Three {
@@ -64,25 +64,25 @@ pub struct Numbered {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source: Send {
-    /// The next entry. Blocks for at most `patience`, which is at most a second; `None` if there
-    /// was none. The collector unparks this thread when it has something else to do, so a source
-    /// that parks it should return then.
+    /// Returns the next entry. Blocks for at most `patience`, which is at most a second; `None` if
+    /// there was none. The collector unparks this thread when it has another task for it, so a
+    /// source that parks the thread should return then.
     fn next(&mut self, patience: Duration) -> Option<Numbered>;
 
-    /// All entries up to this position are stored by every handler that gets them, apart from those
-    /// that a handler has dropped by its policy or refused, which its counters say. A source that
-    /// keeps entries until then loses none if the collector is killed. Positions rise from call to
-    /// call.
+    /// Reports that all entries up to this position are stored by every handler that receives them,
+    /// except for entries that a handler has dropped by its policy or refused, which its counters
+    /// include. A source that keeps entries until then loses none if the collector is killed.
+    /// Positions increase from call to call.
     fn acknowledge(&mut self, position: u64);
 
-    /// Whether it keeps entries until they are acknowledged. One that does not is looked after less
-    /// often, which takes less processor time.
+    /// Returns whether the source keeps entries until they are acknowledged. If not, the collector
+    /// checks less often for acknowledgements, which takes less processor time.
     fn keeps(&self) -> bool {
         true
     }
 }
 
-/// Wakes a thread that is parked.
+/// Unparks a thread when it is woken.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -91,17 +91,17 @@ impl Wake for Unpark {
     }
 }
 
-/// The topics of a pattern at some endpoints.
+/// A subscription to the topics of a pattern at some endpoints.
 pub(crate) struct Subscribed {
     subscriber: Subscriber<Record>,
-    /// Patterns of other subscriptions, whose topics this one leaves to them.
+    /// Patterns of other subscriptions; entries of their topics are ignored here.
     others: Vec<Pattern>,
     origins: BTreeMap<(Arc<str>, u64), Arc<Origin>>,
     taken: u64,
 }
 
 impl Subscribed {
-    /// `others` are the patterns that other subscriptions of the same collector have.
+    /// Subscribes. `others` are the patterns of other subscriptions of the same collector.
     pub fn open(
         node: &Node,
         pattern: &Pattern,
@@ -115,7 +115,8 @@ impl Subscribed {
         Ok(Subscribed { subscriber: subscribe.open(), others: others.to_vec(), origins: BTreeMap::new(), taken: 0 })
     }
 
-    /// The next message. Waits until there is one, the time is over, or this thread is unparked.
+    /// Returns the next message. Waits until there is one, the time has passed, or this thread is
+    /// unparked.
     fn wait(&mut self, patience: Duration) -> Option<Sample<Record>> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let subscriber = Pin::new(&mut self.subscriber);
@@ -150,7 +151,7 @@ impl Source for Subscribed {
         Some(Numbered { position: self.taken, entry: Entry::of(sample, origin) })
     }
 
-    /// Writers of topics keep nothing for the collector.
+    /// Writers of topics do not keep messages for the collector.
     fn acknowledge(&mut self, _: u64) {}
 
     fn keeps(&self) -> bool {

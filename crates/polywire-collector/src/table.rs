@@ -1,4 +1,4 @@
-//! The tables that archives have: a type's columns behind those of the metadata.
+//! The tables of archives: a type's columns after those of the metadata.
 
 #[cfg(feature = "parquet")]
 use crate::Columns;
@@ -8,21 +8,22 @@ use crate::{CellValue, Column, columns::METADATA};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub type_name: String,
-    /// Names and contents; those of the metadata come first.
+    /// Names and types of the columns; the metadata columns come first.
     pub columns: Vec<(String, Column)>,
 }
 
-/// Takes the rows of tables one after another, until it returns false.
+/// Receives the rows of tables one after another. Returns whether to continue.
 pub(crate) type EachRow<'a> = &'a mut dyn FnMut(&Layout, &[CellValue<'_>]) -> bool;
 
 impl Layout {
-    /// The table of a type. A member whose name is taken has `~2` behind it, or a higher number.
+    /// Returns the table of a type. A member whose name is taken gets the suffix `~2`, or a higher
+    /// number.
     #[cfg(feature = "parquet")]
     pub fn of(type_name: &str, columns: &Columns) -> Layout {
         Layout::new(type_name, columns.iter().map(|(name, column)| (name.to_owned(), column)))
     }
 
-    /// A table with these columns behind those of the metadata.
+    /// Makes a table with these columns after those of the metadata.
     #[cfg(any(feature = "mcap", feature = "parquet"))]
     pub fn new(type_name: &str, columns: impl IntoIterator<Item = (String, Column)>) -> Layout {
         let mut all: Vec<_> = METADATA.iter().map(|(name, column)| ((*name).to_owned(), *column)).collect();
@@ -35,7 +36,7 @@ impl Layout {
         Layout { type_name: type_name.to_owned(), columns: all }
     }
 
-    /// The first columns are those of the metadata.
+    /// Returns whether the first columns are those of the metadata.
     #[cfg(feature = "parquet")]
     pub fn has_metadata(&self) -> bool {
         let own = METADATA.iter().map(|(name, column)| (*name, *column));
@@ -43,7 +44,7 @@ impl Layout {
             && own.eq(self.columns.iter().take(METADATA.len()).map(|(name, column)| (name.as_str(), *column)))
     }
 
-    /// The columns of the type.
+    /// Returns the columns of the type.
     #[cfg(feature = "sqlite")]
     pub fn members(&self) -> impl Iterator<Item = (&str, Column)> {
         self.columns.iter().skip(METADATA.len()).map(|(name, column)| (name.as_str(), *column))

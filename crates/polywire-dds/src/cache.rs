@@ -1,5 +1,5 @@
 //! The receiving end of a reader: a reader history cache of DDS that keeps nothing and passes each
-//! sample on as it comes.
+//! sample on as it arrives.
 //!
 //! Cyclone's own cache sorts samples by instance, for which it needs their keys, and it merges what
 //! happens to one instance between two calls of the application. Here the receiver sees every
@@ -14,13 +14,14 @@ use crate::{
     sample::{Sample, of_native},
 };
 
-/// Takes what arrives at a [`Reader`](crate::Reader).
+/// Takes the samples that arrive at a [`Reader`](crate::Reader).
 pub trait Receive: Send + Sync {
-    /// A sample came from a writer. Called on Cyclone's threads, or on the thread that writes if
-    /// the writer belongs to this process. Must neither block nor panic.
+    /// Takes a sample of a writer. Called on Cyclone's threads, or on the thread that writes if the
+    /// writer belongs to this process. Must neither block nor panic.
     ///
-    /// False if there is no room: the sample is offered again a little later. Meanwhile nothing
-    /// else arrives at any reader of the domain in this process, and reliable writers are held up.
+    /// Returns false if there is no room: the sample is offered again a little later. Meanwhile no
+    /// other sample arrives at any reader of the domain in this process, and reliable writers have
+    /// to wait.
     fn receive(&self, writer: Guid, sample: Sample) -> bool;
 }
 
@@ -90,7 +91,7 @@ unsafe extern "C" fn store(
     cache.receiver.receive(Guid::of_words(writer.guid), sample)
 }
 
-/// Discovery reports writers that leave.
+/// Does nothing: discovery reports writers that leave.
 unsafe extern "C" fn unregister_writer(_: *mut Cache, _: *const WriterInfo) {}
 
 unsafe extern "C" fn relinquish_ownership(_: *mut Cache, _: u64) {}
@@ -100,7 +101,7 @@ unsafe extern "C" fn free(cache: *mut Cache) {
     drop(unsafe { Box::from_raw(cache) });
 }
 
-/// There is never anything to read.
+/// Reads nothing: the cache keeps no samples.
 unsafe extern "C" fn nothing(
     _: *mut Cache,
     _: i32,

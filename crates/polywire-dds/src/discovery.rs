@@ -26,19 +26,19 @@ const MOST_TEXT_BYTES: usize = 4096;
 /// Samples that are taken at a time.
 const BATCH: usize = 32;
 
-/// What discovery says, of this process's own entities, too.
+/// A report of discovery, which also covers this process's own entities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Discovery {
-    /// A participant has come, or has changed its user data.
+    /// A participant has appeared, or has changed its user data.
     Participant {
-        /// Its name.
+        /// The participant's GUID.
         guid: Guid,
         /// Its user data.
         user_data: Vec<u8>,
     },
-    /// A writer has come, or has changed its policies.
+    /// A writer has appeared, or has changed its policies.
     Writer(Endpoint),
-    /// A reader has come, or has changed its policies.
+    /// A reader has appeared, or has changed its policies.
     Reader(Endpoint),
     /// A participant, writer or reader has gone.
     Gone(Guid),
@@ -47,21 +47,21 @@ pub enum Discovery {
 /// A writer or a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Its name.
+    /// Its GUID.
     pub guid: Guid,
-    /// Its participant.
+    /// The GUID of its participant.
     pub participant: Guid,
-    /// Its topic.
+    /// The name of its topic.
     pub topic: String,
     /// The name of its type.
     pub type_name: String,
     /// Its policies.
     pub qos: Qos,
-    /// What it says of its type, if it says something.
+    /// Its type information, if it publishes any.
     pub types: Option<TypeInformation>,
 }
 
-/// What is called with each [`Discovery`].
+/// The function that is called with each [`Discovery`].
 type OnDiscovery = Box<dyn Fn(Discovery) + Send + Sync>;
 
 /// Reports discovery until dropped.
@@ -87,8 +87,9 @@ impl Drop for Function {
 }
 
 impl Participant {
-    /// Calls a function with everything that discovery says, what is known already first. The
-    /// function is called on Cyclone's threads, several at a time; it must neither block nor panic.
+    /// Calls a function with everything that discovery reports, beginning with what is already
+    /// known. The function is called on Cyclone's threads, several at a time; it must neither block
+    /// nor panic.
     ///
     /// ```
     /// use polywire_dds::{Discovery, LOOPBACK, Participant, Qos};
@@ -121,7 +122,8 @@ impl Participant {
                 created
             };
             let reader = Entity::new("read a built-in topic", created)?;
-            // SAFETY: what came before the listener was there is taken here, by the same function.
+            // SAFETY: the reader and the argument are those of the listener, which has the same
+            // function. This takes what arrived before the listener existed.
             unsafe { available(reader.handle(), argument) };
             Ok::<_, Error>(reader)
         };

@@ -86,8 +86,7 @@ fn domain(number: u32, configuration: &str) -> Result<Arc<Domain>, Error> {
     Ok(domain)
 }
 
-/// Opens a domain or joins it. Cyclone returns no more than that it failed, and says why in its
-/// log.
+/// Opens a domain or joins it. If that fails, Cyclone reports the reason only in its log.
 fn joined(
     action: &'static str,
     number: u32,
@@ -120,9 +119,9 @@ pub struct Participant(Arc<Member>);
 
 struct Member {
     guid: Guid,
-    /// Found when it is needed.
+    /// Cyclone's state of the domain, determined when it is first needed.
     state: OnceLock<State>,
-    /// With DDS Security.
+    /// When the files of DDS Security expire.
     expiry: Option<Expiry>,
     // Dropped in this order: the domain outlives its participants.
     entity: Entity,
@@ -130,15 +129,15 @@ struct Member {
 }
 
 impl Participant {
-    /// Joins a domain, 0 to 232. The configuration is Cyclone's, as XML; `None` for that of the
-    /// environment variable `CYCLONEDDS_URI`. All participants of a process in a domain have the
-    /// same configuration.
+    /// Joins a domain, 0 to 232. The configuration is Cyclone's, as XML; with `None`, it is taken
+    /// from the environment variable `CYCLONEDDS_URI`. All participants of a process in a domain
+    /// have the same configuration.
     pub fn new(domain_number: u32, configuration: Option<&str>, qos: &Qos) -> Result<Participant, Error> {
         Participant::join(domain_number, configuration, &qos.native()?, None)
     }
 
-    /// As [`Participant::new`], with DDS Security: it exchanges samples only with participants that
-    /// have certificates of the same authority.
+    /// Joins a domain like [`Participant::new`], with DDS Security: the participant exchanges
+    /// samples only with participants that have certificates of the same authority.
     #[cfg(feature = "security")]
     pub fn secure(
         domain_number: u32,
@@ -166,7 +165,7 @@ impl Participant {
         Ok(Participant(Arc::new(Member { guid, state, expiry, entity, _domain: domain })))
     }
 
-    /// Its name.
+    /// Returns the participant's GUID.
     pub fn guid(&self) -> Guid {
         self.0.guid
     }
@@ -175,21 +174,23 @@ impl Participant {
         self.0.entity.handle()
     }
 
-    /// Cyclone's state of the domain. It lives as long as the participant.
+    /// Returns Cyclone's state of the domain, which lives as long as the participant.
     pub(crate) fn domain(&self) -> Result<*mut ddsi_domaingv, Error> {
         if let Some(State(state)) = self.0.state.get() {
             return Ok(*state);
         }
-        // Only types point to it. Topics without writers and readers are not told to others.
+        // Only types have a pointer to it. Topics without writers and readers are not announced to
+        // others.
         let topic = self.topic("polywire_state", "polywire::State", false)?;
         // SAFETY: the topic keeps its type alive, and Cyclone has registered it.
         let state = unsafe { (*topic.of.0).gv.v as *mut ddsi_domaingv };
         Ok(self.0.state.get_or_init(|| State(state)).0)
     }
 
-    /// Whether its certificate or its permissions have expired, or will in some seconds. Then it
-    /// fails with [`Error::Expired`], as all that belongs to it, and finds no other ends. Only a
-    /// new participant, with newer files, gets into the domain.
+    /// Checks whether the participant's certificate or its permissions have expired, or will expire
+    /// in some seconds. Then the participant and its topics, writers and readers fail with
+    /// [`Error::Expired`], and report no matches. Only a new participant, with newer files, can
+    /// join the domain.
     pub fn has_expired(&self) -> bool {
         self.0.expiry.is_some_and(Expiry::has_come)
     }
@@ -204,8 +205,8 @@ impl Participant {
         self.open(name, new_type(type_name, is_keyed, None)?)
     }
 
-    /// Opens a topic that also tells other programs its type. They compare it with theirs, and do
-    /// not match if one cannot be read as the other.
+    /// Opens a topic that also publishes its type to other programs. They compare it with theirs,
+    /// and do not match if one cannot be read as the other.
     pub fn described_topic(
         &self,
         name: &str,
@@ -219,8 +220,8 @@ impl Participant {
 
     fn open(&self, name: &str, of: *mut ddsi_sertype) -> Result<Topic, Error> {
         let is_usable = self.check();
-        // Whether a call that fails has released the type is seen by its number of references,
-        // which nobody else changes meanwhile.
+        // The number of references shows whether a failed call has released the type. Nobody else
+        // changes this number meanwhile.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _alone = ONE_AT_A_TIME.lock();
         let name_with_end = CString::new(name).map_err(|_| Error::Text(name.into()));
@@ -253,7 +254,7 @@ impl Participant {
     }
 }
 
-/// A domain's state.
+/// Cyclone's state of a domain.
 struct State(*mut ddsi_domaingv);
 
 // SAFETY: Cyclone's threads share it; here the pointer is only passed on.
@@ -280,26 +281,26 @@ pub struct Topic {
 /// What happens to a writer or a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Another end has come or gone. Now there are `count`.
+    /// A reader or writer has begun or ceased to match. Now `count` match.
     Matched {
         /// Number of readers of the writer, or of writers of the reader.
         count: usize,
     },
-    /// Another end of the topic does not match because of a policy.
+    /// A reader or writer of the topic does not match because of a policy.
     Incompatible {
         /// The policy's number in DDS.
         policy: u32,
     },
-    /// A writer of a reader is alive, or has not shown within its lease that it is.
+    /// A writer that matches a reader is alive, or has missed its lease.
     Lives {
         /// The writer, as [`Reader::name_of`] takes it.
         writer: u64,
-        /// `None` if it is no writer of the reader any more.
+        /// `None` if the writer no longer matches the reader.
         is_alive: Option<bool>,
     },
 }
 
-/// What is called with each [`Change`].
+/// The function that is called with each [`Change`].
 type OnChange = Box<dyn Fn(Change) + Send + Sync>;
 
 impl Topic {
@@ -332,7 +333,7 @@ impl Topic {
         // SAFETY: policies and listener are valid during the call, which copies them; what the
         // listener's functions get lives longer than the entity. The reader owns the cache.
         let created = unsafe { dds_create_reader_rhc(participant, topic, qos.as_ptr(), listener.native, cache.cast()) };
-        // If the call fails, whether the cache was taken is unknown: it leaks.
+        // If the call fails, it is unknown whether the reader owns the cache, so the cache leaks.
         let entity = Entity::new("create a reader", created)?;
         Ok(Reader { guid: entity.guid()?, entity, topic: self, _listener: listener })
     }
@@ -348,13 +349,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Its name.
+    /// Returns the writer's GUID.
     pub fn guid(&self) -> Guid {
         self.guid
     }
 
     /// Writes a sample. Blocks while the history has no room, for at most the time of
-    /// [`Qos::reliable`]; then it fails with an error that [`Error::is_timeout`] tells.
+    /// [`Qos::reliable`]; then it fails with an error for which [`Error::is_timeout`] is true.
     pub fn write(&self, sample: &Sample) -> Result<(), Error> {
         self.topic.participant.check()?;
         // SAFETY: the topic keeps its type alive; the call takes the reference of the sample,
@@ -363,19 +364,20 @@ impl Writer {
         Error::check("write a sample", written).map(drop)
     }
 
-    /// The readers that it has.
+    /// Returns the readers that match the writer.
     pub fn readers(&self) -> Vec<Guid> {
         matched(&self.topic, &self.entity, dds_get_matched_subscriptions, dds_get_matched_subscription_data)
     }
 
-    /// Says that it is alive, as each write does, if its liveliness is manual.
+    /// Asserts that the writer is alive, as each write does, if its liveliness is manual.
     pub fn assert_liveliness(&self) -> Result<(), Error> {
         self.topic.participant.check()?;
         // SAFETY: a plain call with a handle.
         Error::check("assert liveliness", unsafe { dds_assert_liveliness(self.entity.handle()) }).map(drop)
     }
 
-    /// Waits until all reliable readers have what was written. False if the time is up before.
+    /// Waits until all reliable readers have acknowledged what was written. Returns false if the
+    /// time is up before.
     pub fn wait_for_acknowledgments(&self, at_most: Duration) -> bool {
         let nanoseconds = i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX);
         // SAFETY: a plain call with a handle.
@@ -393,42 +395,43 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Its name.
+    /// Returns the reader's GUID.
     pub fn guid(&self) -> Guid {
         self.guid
     }
 
-    /// The writers that it has.
+    /// Returns the writers that match the reader.
     pub fn writers(&self) -> Vec<Guid> {
         matched(&self.topic, &self.entity, dds_get_matched_publications, dds_get_matched_publication_data)
     }
 
-    /// The name of a writer that it has, of which [`Change::Lives`] told.
+    /// Returns the GUID of a writer that matches the reader and that [`Change::Lives`] has
+    /// reported.
     pub fn name_of(&self, writer: u64) -> Option<Guid> {
         let is_usable = !self.topic.participant.has_expired();
         is_usable.then(|| name(&self.entity, writer, dds_get_matched_publication_data)).flatten()
     }
 }
 
-/// Most ends of the other kind that a writer or reader is told of.
+/// The maximum number of matched readers of a writer, or writers of a reader, that are listed.
 const MOST_MATCHED: usize = 4096;
 
 type List = unsafe extern "C" fn(dds_entity_t, *mut dds_instance_handle_t, usize) -> dds_entity_t;
 type Describe = unsafe extern "C" fn(dds_entity_t, dds_instance_handle_t) -> *mut dds_builtintopic_endpoint_t;
 
-/// The ends that match an entity.
+/// Returns the readers or writers that match an entity.
 fn matched(topic: &Topic, entity: &Entity, list: List, describe: Describe) -> Vec<Guid> {
     if topic.participant.has_expired() {
         return Vec::new();
     }
     let mut handles: Vec<dds_instance_handle_t> = vec![0; MOST_MATCHED];
-    // SAFETY: `handles` has as many places as the call is told.
+    // SAFETY: `handles` has as many places as the call is given as its limit.
     let count = unsafe { list(entity.handle(), handles.as_mut_ptr(), handles.len()) };
     handles.truncate(usize::try_from(count).unwrap_or(0));
     handles.into_iter().filter_map(|handle| name(entity, handle, describe)).collect()
 }
 
-/// The name of an end that matches an entity.
+/// Returns the GUID of a reader or writer that matches an entity.
 fn name(entity: &Entity, handle: dds_instance_handle_t, describe: Describe) -> Option<Guid> {
     // SAFETY: the description is null, or an object that is freed here.
     unsafe {
@@ -439,7 +442,7 @@ fn name(entity: &Entity, handle: dds_instance_handle_t, describe: Describe) -> O
     }
 }
 
-/// A listener, and the function that its own functions call.
+/// A listener of Cyclone, and the function that the listener's own functions call.
 struct Listener {
     native: *mut dds_listener_t,
     on_change: *mut OnChange,
@@ -455,7 +458,8 @@ impl Listener {
     fn new(on_change: OnChange) -> Listener {
         let on_change = Box::into_raw(Box::new(on_change));
         let argument = on_change.cast::<c_void>();
-        // SAFETY: a new listener; the functions take the argument for what it is.
+        // SAFETY: the listener is new, and the functions get an argument of the type that they
+        // expect.
         let native = unsafe {
             let native = dds_create_listener(ptr::null_mut());
             dds_lset_publication_matched_arg(native, Some(publication_matched), argument, true);
@@ -506,7 +510,7 @@ unsafe extern "C" fn subscription_matched(
     unsafe { change(argument, Change::Matched { count: status.current_count as usize }) }
 }
 
-/// One writer has changed: Cyclone calls for each change, and counts from 0 each time.
+/// Handles a change of one writer: Cyclone calls this for each change, and counts from 0 each time.
 unsafe extern "C" fn liveliness_changed(
     _: dds_entity_t,
     status: dds_liveliness_changed_status_t,

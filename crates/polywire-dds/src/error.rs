@@ -1,6 +1,6 @@
-//! What can fail.
+//! The errors of this crate.
 
-/// Why Cyclone refused a call.
+/// Why a call failed.
 ///
 /// ```
 /// use polywire_dds::Error;
@@ -19,18 +19,17 @@ pub enum Error {
         /// Cyclone's return code.
         code: i32,
     },
-    /// A name cannot be passed on.
+    /// A text cannot be passed to Cyclone.
     #[error("DDS: the text {0:?} has a zero byte")]
     Text(String),
     /// The domain is open in this process with another configuration.
     #[error("DDS: domain {0} is open in this process with another configuration")]
     Configured(u32),
-    /// The domain has room for no more processes on this machine: each has a number, up to
-    /// `Discovery/MaxAutoParticipantIndex` of Cyclone's configuration, and ports that follow from
-    /// it.
+    /// The domain has no room for another process on this machine: each has an index, up to
+    /// `Discovery/MaxAutoParticipantIndex` of Cyclone's configuration, from which its ports follow.
     #[error("DDS: domain {0} has no free participant index, so too many processes of this machine are in it")]
     Full(u32),
-    /// DDS Security refuses a participant. Cyclone says why.
+    /// DDS Security refuses a participant, for this reason.
     #[error("DDS Security: {0}")]
     Security(String),
     /// The certificate or the permissions of a participant with DDS Security have expired.
@@ -39,7 +38,7 @@ pub enum Error {
     /// A sample is larger than [`MOST_SAMPLE_BYTES`](crate::MOST_SAMPLE_BYTES).
     #[error("DDS: a sample of {bytes} bytes exceeds the limit of {most}")]
     Size {
-        /// Its size in bytes.
+        /// The sample's size in bytes.
         bytes: usize,
         /// The limit in bytes.
         most: usize,
@@ -47,12 +46,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a write waited in vain for room in the writer's history.
+    /// Checks whether a write timed out because the writer's history had no room.
     pub fn is_timeout(&self) -> bool {
         matches!(self, Error::Call { code: -10, .. })
     }
 
-    /// Passes on what is not negative.
+    /// Returns a code that is not negative. Other codes are errors.
     pub(crate) fn check(action: &'static str, code: i32) -> Result<i32, Error> {
         match code {
             0.. => Ok(code),

@@ -1,15 +1,16 @@
-//! When a participant with DDS Security may not be used any more.
+//! The time after which a participant with DDS Security must not be used.
 
 #[cfg(feature = "security")]
 use std::time::Duration;
 use std::time::{Instant, SystemTime};
 
-/// How long before its certificate or its permissions expire a participant is given up. Then
-/// Cyclone deletes what its entities stand for, and calls with them would crash.
+/// How long before its certificate or its permissions expire a participant is no longer used. When
+/// they expire, Cyclone deletes the objects behind the participant's entities, and calls with these
+/// entities would crash.
 #[cfg(feature = "security")]
 const BEFORE: Duration = Duration::from_secs(3);
 
-/// A time after which a participant is not used. Cyclone may look at either clock.
+/// A time after which a participant is not used. Cyclone may check either clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expiry {
     by_clock: SystemTime,
@@ -17,7 +18,8 @@ pub(crate) struct Expiry {
 }
 
 impl Expiry {
-    /// `None` if it is so far away that no clock shows it.
+    /// Makes the expiry of files that are valid for `left`. `None` if a clock cannot represent the
+    /// time.
     #[cfg(feature = "security")]
     pub(crate) fn after(left: Duration) -> Option<Expiry> {
         let left = left.saturating_sub(BEFORE);

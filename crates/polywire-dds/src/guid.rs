@@ -1,9 +1,9 @@
-//! Names of participants, writers and readers.
+//! GUIDs of participants, writers and readers.
 
 use std::fmt;
 
-/// The name of an entity that is unique on the network: 12 bytes for the participant, and 4 for the
-/// entity.
+/// The GUID of an entity, which is unique on the network: 12 bytes for the participant, and 4 for
+/// the entity.
 ///
 /// ```
 /// use polywire_dds::Guid;
@@ -19,21 +19,21 @@ pub struct Guid(pub [u8; 16]);
 const PARTICIPANT: [u8; 4] = [0, 0, 1, 0xc1];
 
 impl Guid {
-    /// Of Cyclone's words, which are in the byte order of the machine.
+    /// Makes a GUID from Cyclone's words, which are in the byte order of the machine.
     pub(crate) fn of_words(words: [u32; 4]) -> Guid {
         let mut bytes = [0; 16];
         bytes.chunks_exact_mut(4).zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_be_bytes()));
         Guid(bytes)
     }
 
-    /// The participant of a writer or reader.
+    /// Returns the GUID of a writer's or reader's participant.
     pub fn participant(&self) -> Guid {
         let mut bytes = self.0;
         bytes[12..].copy_from_slice(&PARTICIPANT);
         Guid(bytes)
     }
 
-    /// Whether the topic of a writer or reader has a key. `None` if it is neither.
+    /// Returns whether the topic of a writer or reader has a key. `None` if the entity is neither.
     pub fn is_keyed(&self) -> Option<bool> {
         match self.0[15] & 0x3f {
             0x02 | 0x07 => Some(true),

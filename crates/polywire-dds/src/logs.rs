@@ -17,11 +17,12 @@ pub(crate) fn pass_on() {
 }
 
 thread_local! {
-    /// The errors that this thread was told of since [`watching`] began.
+    /// The errors that Cyclone has logged on this thread since [`watching`] began.
     static ERRORS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Calls something. Returns what Cyclone said of errors, of which the call only returns a code.
+/// Calls a function. Returns its result and the errors that Cyclone logs during the call, because
+/// the result has only a code.
 pub(crate) fn watching<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
     ERRORS.set(Some(Vec::new()));
     let returned = call();

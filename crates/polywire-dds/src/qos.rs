@@ -20,7 +20,7 @@ use cyclors::{
 
 use crate::{discovery::text, error::Error};
 
-/// Most partitions that are read of another program's endpoint.
+/// The maximum number of partitions that are read from another program's endpoint.
 const MOST_PARTITIONS: usize = 64;
 
 /// Cyclone's infinite duration, in nanoseconds.
@@ -54,7 +54,7 @@ pub struct Qos {
     /// `Some` with the number of samples of each instance that a writer keeps for late joiners.
     /// `None` leaves it at one.
     pub service_depth: Option<u32>,
-    /// Longest time between two samples of an instance; `None` for no limit.
+    /// The maximum time between two samples of an instance; `None` for no limit.
     pub deadline: Option<Duration>,
     /// Acceptable delay.
     pub latency_budget: Duration,
@@ -68,7 +68,8 @@ pub struct Qos {
     pub exclusive: Option<i32>,
     /// Partitions. Empty for the default partition.
     pub partitions: Vec<String>,
-    /// Whether instances follow the time at the source instead of the time of reception.
+    /// Whether the samples of an instance are ordered by their source timestamps instead of by
+    /// reception.
     pub by_source: bool,
     /// Importance to the transport.
     pub transport_priority: i32,
@@ -81,26 +82,26 @@ pub struct Qos {
 /// Whether late joiners get samples that were written before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// They do not.
+    /// Late joiners do not get them.
     #[default]
     Volatile,
-    /// As long as the writer is there.
+    /// Late joiners get them as long as the writer exists.
     TransientLocal,
-    /// As long as a durability service is there.
+    /// Late joiners get them as long as a durability service exists.
     Transient,
-    /// As long as a durability service has a disk.
+    /// Late joiners get them as long as a durability service has them on disk.
     Persistent,
 }
 
 /// How a writer shows that it is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Liveliness {
-    /// The participant does it by itself.
+    /// The participant asserts it by itself.
     #[default]
     Automatic,
-    /// The application does it for all writers of the participant.
+    /// The application asserts it for all writers of the participant.
     ManualByParticipant,
-    /// The application does it for each writer.
+    /// The application asserts it for each writer.
     ManualByTopic,
 }
 
@@ -155,7 +156,7 @@ impl Drop for Native {
 }
 
 impl Qos {
-    /// What Cyclone makes of these policies. Fails if a partition has a zero byte.
+    /// Converts these policies to Cyclone's object and back. Fails if a partition has a zero byte.
     pub fn round_trip(&self) -> Result<Qos, Error> {
         let native = self.native()?;
         // SAFETY: `native` is a valid object until the end of this function.

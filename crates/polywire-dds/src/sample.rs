@@ -1,7 +1,7 @@
-//! Samples as bytes: the type support that Cyclone calls. It never looks into a payload.
+//! Samples as bytes: the type support that Cyclone calls. It never interprets a payload.
 //!
-//! Cyclone knows a sample as a `ddsi_serdata`. Here it is the first field of [`Native`], which owns
-//! the bytes. A reference count decides when [`free`] ends it.
+//! Cyclone handles a sample as a `ddsi_serdata`. Here it is the first field of [`Native`], which
+//! owns the bytes. Cyclone calls [`free`] when nobody refers to the sample any more.
 
 use std::{
     ffi::{CString, c_char, c_void},
@@ -34,7 +34,7 @@ const HEADER: usize = 4;
 const START: usize = 8 - HEADER;
 
 const NO_KEY: u32 = 1;
-/// Writers are asked for the hash of the key: some send nothing else when they dispose.
+/// Requests the hash of the key from writers: some send nothing else when they dispose.
 const REQUEST_KEY_HASH: u32 = 2;
 
 /// The bytes of a sample, in a shared buffer: the encapsulation header and the payload, which
@@ -50,7 +50,7 @@ const REQUEST_KEY_HASH: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bytes {
     words: Arc<Vec<u64>>,
-    /// Of the sample, with its header and padding.
+    /// The length of the sample, with its header and padding.
     len: usize,
 }
 
@@ -81,24 +81,24 @@ impl Bytes {
         Ok(Bytes { words: Arc::new(vec![0; (START + len).div_ceil(8)]), len })
     }
 
-    /// The encapsulation header.
+    /// Returns the encapsulation header.
     pub fn header(&self) -> [u8; HEADER] {
         self.sample().first_chunk().copied().unwrap_or_default()
     }
 
-    /// The sample, with its header and padding.
+    /// Returns the sample, with its header and padding.
     pub fn sample(&self) -> &[u8] {
         self.all().get(START..START + self.len).unwrap_or_default()
     }
 
-    /// The payload, without header and padding.
+    /// Returns the payload, without header and padding.
     pub fn payload(&self) -> &[u8] {
         let padding = usize::from(self.header()[3] & 3);
         let end = self.len.saturating_sub(padding).max(HEADER);
         self.sample().get(HEADER..end).unwrap_or_default()
     }
 
-    /// The buffer, in which the payload begins at byte 8.
+    /// Returns the buffer, in which the payload begins at byte 8.
     pub fn words(&self) -> &Arc<Vec<u64>> {
         &self.words
     }
@@ -108,7 +108,7 @@ impl Bytes {
         unsafe { slice::from_raw_parts(self.words.as_ptr().cast(), 8 * self.words.len()) }
     }
 
-    /// The sample of a buffer that nobody else has yet.
+    /// Returns the sample of a buffer that is not shared yet.
     fn sample_mut(&mut self) -> &mut [u8] {
         let (words, len) = (Arc::make_mut(&mut self.words), self.len);
         // SAFETY: the words are initialised memory of this size that is borrowed mutably here, and
@@ -139,7 +139,7 @@ impl Kind {
         }
     }
 
-    /// Unregistering with automatic disposal counts as disposal.
+    /// Reads the status. Unregistering with automatic disposal counts as disposal.
     const fn of_status(status: u32) -> Kind {
         match status {
             status if status & 1 != 0 => Kind::Dispose,
@@ -149,21 +149,21 @@ impl Kind {
     }
 }
 
-/// A sample to write, or one that came.
+/// A sample to write, or one that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// What it means.
+    /// What the sample means for its instance.
     pub kind: Kind,
     /// Whether the payload is the key alone instead of a value.
     pub is_key: bool,
     /// The encapsulation header, and the value or the key. Without payload if only the hash of a
-    /// key came.
+    /// key was received.
     pub bytes: Bytes,
-    /// Hash of the key. Writers that do not send it leave it out.
+    /// The hash of the key. `None` if the writer does not send it.
     pub key_hash: Option<[u8; 16]>,
     /// The writer's time, in nanoseconds since 1970.
     pub timestamp_ns: i64,
-    /// The number that its writer has given it, of one that came over the network.
+    /// The writer's sequence number, if the sample was received over the network.
     pub sequence: Option<u64>,
 }
 
@@ -200,7 +200,7 @@ struct Message {
 }
 
 impl Fragment {
-    /// The bytes of the sample from `from` to `to`.
+    /// Returns the bytes of the sample from `from` to `to`.
     ///
     /// # Safety
     ///
@@ -222,7 +222,7 @@ impl Fragment {
         }
         // SAFETY: if the offset is not 0, 16 bytes of the packet are a key hash.
         let hash = unsafe { self.message.add(1).cast::<u8>().add(self.key_hash_at.into()).cast::<[u8; 16]>().read() };
-        // What a writer sends that has no hash, but is asked for one.
+        // A writer that has no hash, but is asked for one, sends zeros.
         (hash != [0; 16]).then_some(hash)
     }
 }
@@ -232,7 +232,7 @@ impl Fragment {
 const BEFORE_SEQUENCE: usize = 16;
 
 impl Fragment {
-    /// The number that the writer has given the sample.
+    /// Returns the writer's sequence number of the sample.
     ///
     /// # Safety
     ///
@@ -286,7 +286,7 @@ impl Native {
     }
 }
 
-/// The hash of Cyclone's table of instances.
+/// Returns the hash for Cyclone's table of instances.
 fn hash(key: Option<[u8; 16]>) -> u32 {
     let words = key.unwrap_or_default();
     words.chunks_exact(4).fold(0, |hash: u32, word| {
@@ -311,7 +311,7 @@ pub(crate) unsafe fn to_native(of: *const ddsi_sertype, sample: &Sample) -> *mut
     }
 }
 
-/// Reads a sample that came. Shares its bytes.
+/// Converts a received sample. Shares its bytes.
 ///
 /// # Safety
 ///
@@ -333,7 +333,7 @@ pub(crate) unsafe fn of_native(native: *const ddsi_serdata) -> Sample {
 #[repr(C)]
 struct NativeType {
     base: ddsi_sertype,
-    /// What others are told of it.
+    /// What is published of the type to other programs.
     objects: Option<TypeObjects>,
 }
 
@@ -415,7 +415,7 @@ unsafe extern "C" fn free_type(of: *mut ddsi_sertype) {
     }
 }
 
-/// Types of the same name, keys and functions are the same if others are told the same of them.
+/// Types of the same name, keys and functions are equal if the same is published of them.
 unsafe extern "C" fn equal_types(a: *const ddsi_sertype, b: *const ddsi_sertype) -> bool {
     // SAFETY: Cyclone passes types with these functions.
     unsafe { NativeType::of(a).objects == NativeType::of(b).objects }
@@ -428,7 +428,7 @@ unsafe extern "C" fn hash_type(of: *const ddsi_sertype) -> u32 {
     hasher.finish() as u32
 }
 
-// Of a type that others are told nothing of, these are null pointers.
+// These functions return null for a type of which nothing is published.
 
 unsafe extern "C" fn type_id(of: *const ddsi_sertype, kind: ddsi_typeid_kind) -> *mut ddsi_typeid {
     // SAFETY: Cyclone passes a type with these functions.
@@ -448,7 +448,7 @@ unsafe extern "C" fn type_information(of: *const ddsi_sertype) -> *mut ddsi_type
     objects.as_ref().map_or(ptr::null_mut(), TypeObjects::native_information)
 }
 
-// Values in memory do not exist here: the readers of this crate get samples as bytes.
+// The functions for values in memory do nothing: the readers of this crate get samples as bytes.
 
 unsafe extern "C" fn zero_samples(_: *const ddsi_sertype, _: *mut c_void, _: usize) {}
 
@@ -484,7 +484,7 @@ unsafe extern "C" fn size(sample: *const ddsi_serdata) -> u32 {
     unsafe { Native::of(sample).bytes.len as u32 }
 }
 
-/// Puts a received sample together. Fragments may overlap.
+/// Assembles a received sample from its fragments, which may overlap.
 unsafe extern "C" fn from_fragments(
     of: *const ddsi_sertype,
     kind: ddsi_serdata_kind,
@@ -540,7 +540,7 @@ unsafe extern "C" fn from_vector(
     unsafe { Native::make(of, kind, bytes, None, None) }
 }
 
-/// A disposal that came with nothing but the hash of its key.
+/// Makes the sample of a disposal that arrived with only the hash of its key.
 unsafe extern "C" fn from_key_hash(of: *const ddsi_sertype, key: *const ddsi_keyhash) -> *mut ddsi_serdata {
     let Ok(bytes) = Bytes::zeroed(HEADER) else { return ptr::null_mut() };
     // SAFETY: Cyclone passes a key hash of 16 bytes and a type of ours.
@@ -555,8 +555,8 @@ unsafe extern "C" fn copy_out(sample: *const ddsi_serdata, offset: usize, size: 
     unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.cast::<u8>(), size.min(from.len())) }
 }
 
-/// Lends bytes of a sample. `size` may reach to the next multiple of 4 behind the sample, which the
-/// buffer has, because it consists of whole words.
+/// Lends bytes of a sample. `size` may extend to the next multiple of 4 after the sample; the
+/// buffer has these bytes, because it consists of whole words.
 unsafe extern "C" fn lend(
     sample: *const ddsi_serdata,
     offset: usize,
@@ -578,7 +578,7 @@ unsafe extern "C" fn take_back(sample: *mut ddsi_serdata, _: *const ddsrt_iovec_
     unsafe { cyclors::ddsi_serdata_unref(sample) }
 }
 
-/// The key alone, for Cyclone's table of instances.
+/// Makes a sample with only the key, for Cyclone's table of instances.
 unsafe extern "C" fn to_untyped(sample: *const ddsi_serdata) -> *mut ddsi_serdata {
     let Ok(bytes) = Bytes::zeroed(HEADER) else { return ptr::null_mut() };
     // SAFETY: Cyclone passes a sample with these functions. Samples without a type may outlive it,
@@ -597,7 +597,7 @@ unsafe extern "C" fn free(sample: *mut ddsi_serdata) {
     drop(unsafe { Box::from_raw(sample.cast::<Native>()) });
 }
 
-/// What Cyclone's trace shows of a sample: nothing but that there is one.
+/// Writes what Cyclone's trace shows of a sample: an empty text.
 unsafe extern "C" fn print(_: *const ddsi_sertype, _: *const ddsi_serdata, to: *mut c_char, size: usize) -> usize {
     if size > 0 {
         // SAFETY: `to` has room for `size` bytes.

@@ -1,4 +1,4 @@
-//! DDS Security: the files by which a participant proves who it is and says what it may do.
+//! DDS Security: the files by which a participant proves its identity and its permissions.
 
 use std::{
     ffi::CString,
@@ -39,9 +39,9 @@ pub struct Security {
     pub certificate: PathBuf,
     /// The private key of the certificate: EC of 256 bits, or RSA of 2048.
     pub key: PathBuf,
-    /// The document that says what is protected, and how. The same for all participants.
+    /// The document that specifies what is protected, and how. It is the same for all participants.
     pub governance: PathBuf,
-    /// The document that says what the participant may do.
+    /// The document that specifies what the participant may do.
     pub permissions: PathBuf,
 }
 
@@ -59,7 +59,7 @@ const PLUGINS: [(&str, &str); 9] = [
 ];
 
 impl Security {
-    /// Puts the files among the properties of a participant. Returns how long they are valid.
+    /// Sets the files as properties of a participant. Returns when they expire.
     pub(crate) fn set(&self, qos: &Native) -> Result<Expiry, Error> {
         let expiry = self.check()?;
         let files = [
@@ -78,7 +78,7 @@ impl Security {
         Ok(expiry)
     }
 
-    /// Finds out what Cyclone does not say: which file is not there, or not signed as it should be,
+    /// Checks what Cyclone does not report: which file is missing or not signed by the authority,
     /// and how long the certificate and the permissions are valid.
     fn check(&self) -> Result<Expiry, Error> {
         let authority = certificate(&self.authority)?;
@@ -102,7 +102,7 @@ fn certificate(file: &Path) -> Result<X509, Error> {
     X509::from_pem(&bytes).map_err(|_| wrong(file, "has no certificate in PEM"))
 }
 
-/// The text of a document that the authority has signed.
+/// Reads a signed document and returns its text. Fails if the authority has not signed it.
 fn text(file: &Path, authority: &X509, authority_file: &Path) -> Result<Vec<u8>, Error> {
     let bytes = fs::read(file).map_err(|cause| wrong(file, cause))?;
     let Ok((document, Some(content))) = Pkcs7::from_smime(&bytes) else {
@@ -113,7 +113,7 @@ fn text(file: &Path, authority: &X509, authority_file: &Path) -> Result<Vec<u8>,
         .map_err(|_| wrong(file, format!("was not signed by the authority in {by}, or was changed since")))
 }
 
-/// As Cyclone verifies it.
+/// Verifies a document as Cyclone does, and returns its text.
 fn verified(document: &Pkcs7, content: &[u8], authority: &X509) -> Result<Vec<u8>, ErrorStack> {
     let mut signers = Stack::new()?;
     signers.push(authority.clone())?;
@@ -123,9 +123,9 @@ fn verified(document: &Pkcs7, content: &[u8], authority: &X509) -> Result<Vec<u8
     Ok(text)
 }
 
-/// How long what permissions grant is valid, apart from what is over: Cyclone refuses that. Dates
-/// are written as `2027-11-27T09:29:57Z`. If a difference from UTC makes one earlier, it counts as
-/// the largest there is.
+/// Returns how long each grant of the permissions is still valid. Expired grants are left out:
+/// Cyclone refuses them. Dates have the form `2027-11-27T09:29:57Z`. A date with a positive offset
+/// from UTC is taken as if the offset were the largest that exists.
 fn ends(permissions: &[u8]) -> Result<Vec<Duration>, ErrorStack> {
     const MOST_EAST: Duration = Duration::from_secs(14 * 3600);
     let text = String::from_utf8_lossy(permissions).to_ascii_lowercase();
@@ -141,7 +141,7 @@ fn ends(permissions: &[u8]) -> Result<Vec<Duration>, ErrorStack> {
     Ok(ends)
 }
 
-/// Zero if the time has come.
+/// Returns the time that is left; zero if `until` has passed.
 fn time_left(until: &Asn1TimeRef) -> Result<Duration, ErrorStack> {
     let left = Asn1Time::days_from_now(0)?.diff(until)?;
     let seconds = i64::from(left.days) * 86_400 + i64::from(left.secs);

@@ -1,7 +1,8 @@
-//! Types as DDS-XTypes describes them: what a topic says of its own, and what others say of theirs.
+//! Types as DDS-XTypes describes them: what a topic publishes of its own type, and what other
+//! programs publish of theirs.
 //!
-//! Discovery carries the hashes of a type's parts. The parts themselves are asked for: Cyclone
-//! keeps those that have come.
+//! Discovery carries the hashes of a type's parts. The parts themselves must be requested: Cyclone
+//! keeps those that have arrived.
 
 use std::{fmt, ptr, slice, sync::Arc};
 
@@ -15,7 +16,7 @@ use cyclors::{
 
 use crate::{entity::Participant, error::Error};
 
-/// Writes a part of a resolved type into memory of its own.
+/// Serializes information about a resolved type into newly allocated memory.
 type Write = unsafe extern "C" fn(*mut ddsi_domaingv, *const ddsi_type, *mut *mut u8, *mut u32) -> dds_return_t;
 
 // Functions of `ddsi__typelib.h`, which the bindings leave out.
@@ -46,14 +47,15 @@ unsafe extern "C" {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TypeObjects {
-    /// The hashes of the type and of those that it needs.
+    /// The hashes of the type and of the types that it needs.
     pub information: Vec<u8>,
     /// The parts of the type by their hashes.
     pub mapping: Vec<u8>,
 }
 
 impl TypeObjects {
-    /// Refuses what Cyclone cannot read, because it expects its topics' own types to be valid.
+    /// Fails if Cyclone cannot read the bytes. Cyclone expects the types of its own topics to be
+    /// valid.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let invalid = Error::Call { action: "describe a type", reason: "its type information is malformed", code: -3 };
         let information = Owned(self.native_information());
@@ -69,19 +71,19 @@ impl TypeObjects {
         }
     }
 
-    /// A new object, or null if the bytes are malformed.
+    /// Returns a new object, or null if the bytes are malformed.
     pub(crate) fn native_information(&self) -> *mut ddsi_typeinfo {
         // SAFETY: the call gets bytes with their length, and copies them.
         unsafe { ddsi_typeinfo_deser(self.information.as_ptr(), self.information.len() as u32) }
     }
 
-    /// A new object, or null if the bytes are malformed.
+    /// Returns a new object, or null if the bytes are malformed.
     pub(crate) fn native_mapping(&self) -> *mut ddsi_typemap {
         // SAFETY: the call gets bytes with their length, and copies them.
         unsafe { ddsi_typemap_deser(self.mapping.as_ptr(), self.mapping.len() as u32) }
     }
 
-    /// A new object, or null if the bytes are malformed.
+    /// Returns a new object, or null if the bytes are malformed.
     pub(crate) fn native_id(&self, kind: ddsi_typeid_kind) -> *mut ddsi_typeid {
         let information = Owned(self.native_information());
         if information.0.is_null() {
@@ -92,7 +94,8 @@ impl TypeObjects {
     }
 }
 
-/// What another program's writer or reader says of its type, without the parts of the type.
+/// The type information that another program's writer or reader publishes, without the parts of the
+/// type.
 #[derive(Clone)]
 pub struct TypeInformation(Arc<Owned>);
 
@@ -113,7 +116,7 @@ impl Drop for Owned {
 }
 
 impl TypeInformation {
-    /// Copies what discovery shows. `None` if the other program says nothing.
+    /// Copies type information from discovery. `None` if the other program publishes none.
     ///
     /// # Safety
     ///
@@ -143,17 +146,17 @@ impl fmt::Debug for TypeInformation {
 }
 
 impl Participant {
-    /// The parts of another program's type, or `None` if they have not come yet. Does not wait.
-    /// With `ask`, other programs are asked for what is missing.
+    /// Returns the parts of another program's type, or `None` if they have not arrived yet. Does
+    /// not wait. With `ask`, requests the missing parts from other programs.
     ///
     /// `dds_create_topic_descriptor` does the same with public functions, but also makes the
-    /// operations of Cyclone's own serializer. If the type has a part that this does not know, such
-    /// as a mutable union, Cyclone 11.0.1 frees them twice.
+    /// operations of Cyclone's own serializer. If the type has a part that this serializer does not
+    /// support, such as a mutable union, Cyclone 11.0.1 frees the operations twice.
     pub fn type_objects(&self, of: &TypeInformation, ask: bool) -> Result<Option<TypeObjects>, Error> {
         self.check()?;
         let domain = self.domain()?;
         let (request, timeout_ns) = match ask {
-            // The shortest time is not 0, which would not send the question.
+            // The shortest time: with 0, Cyclone would not send the request.
             true => (ddsi_type_request_DDSI_TYPE_SEND_REQUEST, 1),
             false => (ddsi_type_request_DDSI_TYPE_NO_REQUEST, 0),
         };

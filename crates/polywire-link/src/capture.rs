@@ -17,7 +17,7 @@ const ETHERNET: u16 = 1;
 /// Bytes of a packet that are kept at most.
 const SNAP: usize = 65_535;
 
-/// An end of the link. Its number is that of the interface.
+/// An end of the link. The value is the number of the end's interface in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Sender = 0,
@@ -65,14 +65,14 @@ impl Capture {
         Ok(capture)
     }
 
-    /// A write error, as on a full disk, ends the capture, not the link.
+    /// Writes a packet. Ignores write errors, as on a full disk: they do not end the link.
     pub fn write(&mut self, packet: &Packet<'_>) {
         let mut bytes = headers(packet);
         bytes.extend_from_slice(packet.bytes);
         self.frame(packet.side, packet.at, &bytes);
     }
 
-    /// A packet that has its own IP header.
+    /// Writes a packet that has its own IP header.
     #[cfg(all(feature = "hosts", target_os = "linux"))]
     pub fn write_ip(&mut self, side: Side, at: u64, packet: &[u8]) {
         let kind: [u8; 2] =
@@ -117,7 +117,8 @@ fn pad(body: &mut Vec<u8>) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// The IP and UDP or TCP headers that the packet would have without the proxy.
+/// Returns an Ethernet header, and the IP and UDP or TCP headers that the packet would have without
+/// the proxy.
 fn headers(packet: &Packet<'_>) -> Vec<u8> {
     let (protocol, transport) = match packet.stream {
         None => (17, udp(packet)),
@@ -152,14 +153,14 @@ fn headers(packet: &Packet<'_>) -> Vec<u8> {
     out
 }
 
-/// Unused addresses, the same in all captures.
+/// Returns an Ethernet header. Its made-up addresses contain the port numbers.
 fn ethernet(packet: &Packet<'_>) -> Vec<u8> {
     let station = |port: u16| [&[0x02, 0, 0, 0][..], &port.to_be_bytes()].concat();
     let kind: [u8; 2] = if packet.from.is_ipv4() && packet.to.is_ipv4() { [0x08, 0x00] } else { [0x86, 0xDD] };
     [station(packet.to.port()), station(packet.from.port()), kind.to_vec()].concat()
 }
 
-/// Without a checksum, as IPv4 allows.
+/// Returns a UDP header without a checksum, as IPv4 allows.
 fn udp(packet: &Packet<'_>) -> Vec<u8> {
     let mut header = ports(packet);
     header.extend(u16::try_from(packet.bytes.len() + 8).unwrap_or(u16::MAX).to_be_bytes());
@@ -167,7 +168,8 @@ fn udp(packet: &Packet<'_>) -> Vec<u8> {
     header
 }
 
-/// A segment that pushes, and acknowledges nothing in particular.
+/// Returns the header of a TCP segment with the flags PSH and ACK. The acknowledgement number is
+/// always 1.
 fn tcp(packet: &Packet<'_>, sequence: u32) -> Vec<u8> {
     let mut header = ports(packet);
     header.extend(sequence.wrapping_add(1).to_be_bytes());

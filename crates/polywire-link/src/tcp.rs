@@ -68,7 +68,7 @@ impl Proxy {
     }
 }
 
-/// Both directions of a connection.
+/// Connects to the target, and starts both directions of a connection.
 fn join(stream: TcpStream, from: SocketAddr, to: SocketAddr, shared: &Arc<Shared>) -> io::Result<()> {
     let target = TcpStream::connect_timeout(&to, Duration::from_secs(10))?;
     for end in [&stream, &target] {

@@ -90,7 +90,7 @@ impl Forwarder {
         }
     }
 
-    /// True if a socket may have a datagram.
+    /// Waits for this time. Returns true if a socket may have a datagram.
     fn wait(&self, nanoseconds: u64) -> bool {
         let sockets = std::iter::once(&self.socket).chain(self.senders.iter().map(|sender| &sender.socket));
         let mut watched: Vec<PollFd<'_>> = sockets.map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
@@ -122,7 +122,8 @@ impl Forwarder {
         }
     }
 
-    /// The index of a sender; a new one gets a socket.
+    /// Returns the index of a sender, or `None` if there are too many. Opens a socket for a new
+    /// sender.
     fn sender(&mut self, address: SocketAddr) -> Option<usize> {
         if let Some(known) = self.senders.iter().position(|sender| sender.address == address) {
             return Some(known);
@@ -138,7 +139,7 @@ impl Forwarder {
     }
 }
 
-/// The number of the next packet: the count of packets before it.
+/// Remembers the sender of the packet with this number, which is the count of packets before it.
 fn remember(senders: &mut HashMap<u64, usize>, number: u64, sender: usize) {
     senders.insert(number, sender);
     if senders.len() as u64 > 2 * REMEMBERED {

@@ -14,7 +14,7 @@ use polywire::{
 
 use crate::{Case, Error, Scenario, templates};
 
-/// Messages from one key frame to the next, for chained messages.
+/// Number of messages from one key frame to the next, for chained messages.
 const KEYS: u64 = 100;
 
 /// A codec followed by a compressor.

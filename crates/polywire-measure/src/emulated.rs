@@ -161,7 +161,7 @@ struct Receiver<R> {
     /// When the receiver's processor is free.
     free: u64,
     seen: HashSet<u64>,
-    /// For each echo: when it leaves, its message, and its bytes.
+    /// For each echo: when it leaves, the number of its message, and its length in bytes.
     echoes: Vec<(u64, u64, usize)>,
 }
 
@@ -197,7 +197,7 @@ impl<R> Receiver<R> {
     }
 }
 
-/// The return path. A message lost here has no round trip.
+/// Simulates the return path. A message that is lost here has no round trip.
 fn echo(plan: &Plan<'_>, seed: u64, echoes: &[(u64, u64, usize)], sent: &[Sent], outcome: &mut Outcome) {
     let mut link = Link::new(plan.model, !seed);
     let (mut free, mut seen) = (0, HashSet::new());

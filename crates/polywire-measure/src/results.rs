@@ -191,7 +191,7 @@ impl Results {
     }
 }
 
-/// Stages are timed without an engine.
+/// Returns the settings of the scenario's engines. Stages are timed without an engine.
 fn engines(scenario: &Scenario) -> BTreeMap<String, String> {
     let told = |name: &String| Some((name.clone(), engines::settings(name)?.to_owned()));
     match scenario.mode {
@@ -241,7 +241,7 @@ fn judge(criterion: &Criterion, result: &CaseResult, cases: &[CaseResult]) -> Ve
     verdict(criterion, name, Some(measure.value), state)
 }
 
-/// The figure of the case that differs only in what the criterion names.
+/// Returns the figure of the case that differs from this one only in the axes of `relative_to`.
 fn base<'a>(criterion: &Criterion, result: &CaseResult, cases: &'a [CaseResult]) -> Option<&'a Measure> {
     let mut wanted: BTreeMap<String, String> =
         crate::scenario::AXES.iter().filter_map(|axis| Some(((*axis).to_owned(), result.case.at(axis)?))).collect();
@@ -249,7 +249,7 @@ fn base<'a>(criterion: &Criterion, result: &CaseResult, cases: &'a [CaseResult])
     cases.iter().find(|other| other.case.matches(&wanted))?.metrics.get(&criterion.metric)
 }
 
-/// Compares turn by turn, because other load on the machine affected both cases alike.
+/// Divides the figures turn by turn, because other load on the machine affected both cases alike.
 fn multiple(own: &Measure, base: &Measure) -> Measure {
     let turns = own.samples.iter().zip(&base.samples).filter(|(_, base)| **base != 0.0);
     Measure::of("", turns.map(|(own, base)| own / base).collect())

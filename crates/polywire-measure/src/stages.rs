@@ -149,7 +149,7 @@ impl Stages {
             figures.extend([("ratio", packed / plain), ("compress_ns", compress), ("decompress_ns", decompress)]);
         }
         if self.turns == 0 {
-            // They are the same in every round.
+            // Allocations are the same in every turn.
             self.count_allocations(&mut figures)?;
         }
         self.turns += 1;

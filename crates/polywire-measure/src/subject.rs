@@ -41,7 +41,8 @@ impl Subject {
         Ok(Subject { shape: coding.shape().clone(), reader, coding })
     }
 
-    /// Values of a case: as many as wanted, or as fit into the memory that the scenario allows.
+    /// Makes values of a case: as many as `wanted`, or as fit into the memory that the scenario
+    /// allows.
     ///
     /// # Errors
     /// If no values can be made, as by [`ValueModel::records`].
@@ -138,7 +139,7 @@ mod tests {
         }
     }
 
-    /// The types that the bench measures by hand-written code are those of scenarios.
+    /// Checks that the types of the benchmark's hand-written code are equal to those of scenarios.
     #[test]
     fn the_probes_are_those_that_the_bench_measures() {
         fn is_same<T: polywire::Message>(fields: usize) {

@@ -344,7 +344,7 @@ impl Maker<'_> {
                 let next = *number + step;
                 *number = if (least..=most).contains(&next) { next } else { *number - step.signum() };
             }
-            // Steps like those of sensors, not of the last of 52 bits.
+            // Steps as large as those of sensors, not changes of the last of 52 bits.
             Value::Float(number) => *number += (self.random.below(17) as f64 - 8.0) / 64.0,
             _ => {}
         }
@@ -368,7 +368,7 @@ fn identifies(name: &str) -> bool {
         || ["sign", "sender", "designator", "departure", "destination"].iter().any(|word| name.contains(word))
 }
 
-/// Range of an integer type. Enums and bitmasks do not move in steps.
+/// Range of an integer type. Enums and bitmasks need none, since they do not change in steps.
 fn range(ty: &Type) -> (i128, i128) {
     match ty {
         Type::Int8 => (i8::MIN.into(), i8::MAX.into()),
@@ -408,7 +408,8 @@ pub fn content_bytes(value: ValueRef<'_>, schema: &Schema, ty: &Type) -> usize {
     }
 }
 
-/// Rows of a multidimensional array have the array type itself.
+/// The type of an item of an array. A row of a multidimensional array has the type of the whole
+/// array.
 fn of_row<'a>(item: &ValueRef<'_>, whole: &'a Type, element: &'a Type) -> &'a Type {
     match (item, whole) {
         (ValueRef::List(_), Type::Array { dims, .. }) if dims.len() > 1 => whole,

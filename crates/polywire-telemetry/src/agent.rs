@@ -29,19 +29,20 @@ use crate::{
     uplink::{self, Format, Keep, Rule, UplinkHandle},
 };
 
-/// The most probes of a node.
+/// The maximum number of probes of a node.
 pub const MOST_PROBES: usize = 4096;
 
-/// The most probes that programs can declare at sockets.
+/// The maximum number of probes that programs can declare at the node's sockets.
 pub const MOST_DECLARED: usize = 256;
 
-/// The most commands that an application, and programs at sockets, can declare.
+/// The maximum number of commands that an application and the programs at sockets can declare.
 pub const MOST_COMMANDS: usize = 256;
 
-/// The most commands that a node handles in one turn, of its own and of each declared one.
+/// The maximum number of requests per turn and service: the node's own, and each declared
+/// command's.
 const MOST_HANDLED: usize = 64;
 
-/// The setting of a node that has a collector: its byte budget.
+/// The setting of a node that has a collector: the byte budget of its uplink.
 const BUDGET: &str = "budget";
 
 /// Why a probe cannot run.
@@ -64,10 +65,10 @@ pub enum AgentError {
     /// The probe cannot be opened.
     #[error(transparent)]
     Measure(#[from] MeasureError),
-    /// Its topic cannot be published.
+    /// The topic of the probe cannot be published.
     #[error(transparent)]
     Node(#[from] NodeError),
-    /// The node has a probe or a command of this name, or as many as it can have.
+    /// The node already has a probe or command of this name, or has reached a limit.
     #[error("{0}")]
     Plan(String),
     /// The name of a command cannot be part of a service.
@@ -77,9 +78,9 @@ pub enum AgentError {
 
 /// A node that runs probes.
 ///
-/// It starts no thread and reads no clock: call [`Agent::turn`] when [`Agent::wait`] says so. A
-/// probe that nobody listens to is not sampled, unless the node sends its samples to a collector
-/// ([`Agent::send_to`]).
+/// An agent starts no thread and reads no clock: its owner calls [`Agent::turn`] when the time that
+/// [`Agent::wait`] returns has passed. A probe without subscribers is not sampled, unless the node
+/// sends its samples to a collector ([`Agent::send_to`]).
 ///
 /// ```
 /// use polywire::{Node, coding::Discovered};
@@ -115,14 +116,14 @@ pub struct Agent {
     latest: Moment,
     described: Publisher<NodeDescription>,
     commands: Service<Command, CommandReply>,
-    /// The encoder for the text of commands.
+    /// The encoder that renders commands as JSON.
     text: Encoder<Command>,
     declared: Vec<Box<dyn Declared>>,
     audit: Audit,
     kept: Kept,
-    /// What does not change of the description.
+    /// The part of the description that does not change.
     itself: NodeDescription,
-    /// The description has changed since it was published.
+    /// Whether the description has changed since it was last published.
     is_news: bool,
 }
 
@@ -130,28 +131,29 @@ struct Running {
     plan: Plan,
     probe: Box<dyn Probe>,
     thinner: Thinner,
-    /// Its stream to the collector.
+    /// The stream of this probe to the collector.
     stream: Option<Stream>,
-    /// How many there were at the latest sample.
+    /// The number of subscribers at the latest sample.
     subscribers: usize,
     problem: String,
 }
 
-/// The samples of a probe on their way to the collector. Dropping it ends them; those that wait are
-/// sent.
+/// The stream of a probe's samples to the collector. Dropping it closes the stream; the uplink
+/// still sends the samples that wait.
 struct Stream {
     collector: UplinkHandle,
     number: u32,
     wire: String,
     rule: Rule,
     format: Format,
-    /// The collector has other samples than those who listen, so it needs a thinner of its own.
+    /// The thinner for the collector, which gets other samples than the subscribers do.
     thinner: Thinner,
     payload: Vec<u8>,
 }
 
 impl Agent {
-    /// A node without probes. `wire` is the wire of its topics unless a probe has its own.
+    /// Makes a node without probes. `wire` is the wire of a topic whose probe has no wire of its
+    /// own.
     pub fn new(node: Node, identity: Identity, host: Host, wire: &str, now: Moment) -> Result<Agent, NodeError> {
         let described = node.publish::<NodeDescription>(NODES, Some(wire))?.qos(nodes_qos())?.open()?;
         let commands = node.service(&service_of(&identity.name), Some(wire))?.open()?;
@@ -187,23 +189,24 @@ impl Agent {
         })
     }
 
-    /// Also writes a record of each command to a file, from now on. Commands wait until the record
-    /// is on the disk; if it cannot be written, the log tells once, and commands go on.
+    /// Also writes a record of each command to a file, from now on. The reply to a command waits
+    /// until its record is on the disk. If the file cannot be written, a warning is logged once,
+    /// and commands continue.
     pub fn audit_to(&mut self, file: AuditFile) {
         self.audit.write_to(file);
     }
 
-    /// Keeps settings in a file if a command says so, and applies those that are there to all that
-    /// is added from now on. Call it before [`Agent::send_to`] and [`Agent::add`].
+    /// Opens the file in which commands can keep settings, and applies the kept settings to each
+    /// probe that is added from now on. Call it before [`Agent::send_to`] and [`Agent::add`].
     pub fn keep_settings(&mut self, file: &Path) -> Result<(), KeptError> {
         self.kept = Kept::open(file)?;
         Ok(())
     }
 
     /// Declares a command: a service of the name `telemetry/NODE/command/NAME`, with requests and
-    /// replies of these types. The callback runs in [`Agent::turn`], so samples wait for it: what
-    /// takes long belongs on another thread. An `Err` is the error of the call, and so is a panic.
-    /// There is an example at [`crate::command`].
+    /// replies of these types. The callback runs in [`Agent::turn`] and delays the samples, so long
+    /// operations belong on another thread. If the callback returns an `Err` or panics, the call
+    /// fails with that error. There is an example at [`crate::command`].
     pub fn add_command<Q: Message, R: Message, E: Display + 'static>(
         &mut self,
         name: &str,
@@ -217,7 +220,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Whether there may be a command of this name, as one of so many more.
+    /// Checks whether a command of this name can be added, as one of `more` new commands.
     fn check_command(&self, name: &str, more: usize) -> Result<(), AgentError> {
         if !is_name(name) {
             return Err(IdentityError::Name(name.to_owned()).into());
@@ -231,9 +234,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Sends the samples of all probes to a collector, as their rules say, and adds the probe
-    /// `uplink`, which says how that goes. Fails if a probe's format cannot be kept, or if there is
-    /// a probe of this name.
+    /// Sends the samples of all probes to a collector, according to their rules, and adds the probe
+    /// `uplink`, which measures this transfer. Fails if the format of a probe cannot be used for a
+    /// stream, or if there is already a probe of the name `uplink`.
     pub fn send_to(&mut self, collector: UplinkHandle) -> Result<(), AgentError> {
         let rule = Rule { keep: Keep::Last(1), ..Rule::default() };
         let plan = Plan { rule, ..Plan::of(&uplink::probe::PROBE) };
@@ -251,13 +254,13 @@ impl Agent {
         Ok(())
     }
 
-    /// Also takes the samples of programs that send them to a socket, from now on. Each turn takes
-    /// those that have come. Operations of their probes become commands of the node.
+    /// Also receives samples from programs at a socket, from now on. Each turn processes the
+    /// samples that have arrived. Operations of the programs' probes become commands of the node.
     pub fn serve(&mut self, socket: &Socket) {
         self.doors.push(socket.door());
     }
 
-    /// Whether programs can send samples.
+    /// Returns whether this node has sockets at which programs can send samples.
     pub(crate) fn serves(&self) -> bool {
         !self.doors.is_empty()
     }
@@ -267,13 +270,13 @@ impl Agent {
         self.run(plan, |host, plan| (plan.probe.open)(host, &plan.settings))
     }
 
-    /// Opens the topic of an application's probe. Threads of the application go on updating its
+    /// Opens the topic of an application's probe. Threads of the application continue to update its
     /// cells.
     pub fn add_application<A: Application>(&mut self, instance: &str, cells: &Arc<A>) -> Result<(), AgentError> {
         self.run(application::plan::<A>(instance)?, |_, _| Ok(application::probe(cells)))
     }
 
-    /// Runs a probe that is opened with its final plan.
+    /// Adds a probe. `open` receives the final plan, which includes kept settings.
     pub(crate) fn run(
         &mut self,
         mut plan: Plan,
@@ -302,8 +305,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Admits a probe that a program has declared, or finds it: several programs may send samples
-    /// of one probe. Another type takes its place when no program sends the one before any more.
+    /// Adds a probe that a program has declared, or returns the existing one: several programs may
+    /// send samples of one probe. A probe of another type replaces it as soon as no program sends
+    /// the existing one any more.
     fn admit(&mut self, instance: &str, declared: DeclaredProbe) -> Result<Arc<DeclaredProbe>, AgentError> {
         if !is_name(instance) {
             return Err(IdentityError::Name(instance.to_owned()).into());
@@ -315,7 +319,7 @@ impl Agent {
             if present.is_like(&declared) {
                 return Ok(present.clone());
             }
-            // The plan and the probe have it.
+            // Two references belong to the plan and the probe; any further one to a program.
             if Arc::strong_count(present) > 2 {
                 return Err(taken("with another type, and a program that sends it"));
             }
@@ -343,22 +347,23 @@ impl Agent {
         all.iter().map(open).collect()
     }
 
-    /// Ends the commands of a probe.
+    /// Ends the commands of a declared probe.
     fn retire(&mut self, instance: &str) {
         for mut command in self.declared.extract_if(.., |command| command.instance() == Some(instance)) {
             command.retire(&mut self.audit, self.latest);
         }
     }
 
-    /// Handles commands, and samples and publishes the probes that are due. Never blocks longer
-    /// than reading the system, publishing, and the callbacks and records of commands take.
-    /// Programs at sockets are never waited for.
+    /// Handles commands, and samples and publishes the probes that are due. Blocks at most for the
+    /// time that reading the system, publishing, and the callbacks and records of commands take.
+    /// Never waits for programs at sockets.
     pub fn turn(&mut self, now: Moment) {
         self.latest = now;
         for _ in 0..MOST_HANDLED {
             let Some(request) = self.commands.recv_timeout(Duration::ZERO) else { break };
             let reply = self.handle(request.value());
-            // The new description leaves before the reply, so whoever has the reply can read it.
+            // The new description is published before the reply, so the client that has the reply
+            // can read it.
             self.describe();
             let problem = reply.problem();
             let text = json(&self.text, request.value());
@@ -372,16 +377,16 @@ impl Agent {
         }
         while let Some(Knock { instance, declared, answer }) = self.doors.iter().find_map(Door::next) {
             let admitted = self.admit(&instance, declared);
-            // Fails if the program has gone.
+            // Fails if the program has disconnected.
             let _ = answer.send(admitted.map_err(|error| chain(&error)));
         }
-        // Samples of one turn leave in one packet.
+        // The messages of one turn share a packet.
         let node = self.node.clone();
         node.together(|| self.sample(now));
         self.describe();
     }
 
-    /// Samples what is due, and takes what programs have sent.
+    /// Samples the probes that are due, and processes the samples that programs have sent.
     fn sample(&mut self, now: Moment) {
         for running in self.running.values_mut() {
             self.is_news |= running.take_declared(now);
@@ -395,20 +400,21 @@ impl Agent {
         }
     }
 
-    /// Samples and publishes a probe now, whatever its thinning says. Returns false if there is no
-    /// such probe, or if nobody listens to it.
+    /// Samples and publishes a probe now, regardless of its thinning. Returns false if there is no
+    /// such probe, or if it has neither a subscriber nor a collector.
     pub fn flush(&mut self, instance: &str, now: Moment) -> bool {
         let mut all = self.running.values_mut();
         all.find(|running| running.plan.instance == instance).is_some_and(|running| running.turn(now, true))
     }
 
-    /// How long until the next probe is due; [`Duration::MAX`] if none runs. Requests wait until
-    /// the next turn: the thread of the latest turn is unparked when one comes.
+    /// Returns the time until the next probe is due; [`Duration::MAX`] if no probe is scheduled.
+    /// Requests wait until the next turn: an arriving request unparks the thread of the latest
+    /// turn.
     pub fn wait(&self, now: Moment) -> Duration {
         self.schedule.next().map_or(Duration::MAX, |next| next.saturating_sub(now.steady))
     }
 
-    /// What the node says about itself.
+    /// Returns the description of the node.
     pub fn description(&self) -> NodeDescription {
         let probes = self.running.values().map(|running| running.describe(&self.topic(&running.plan))).collect();
         let commands = self.declared.iter().map(|declared| declared.description().clone()).collect();
@@ -420,7 +426,7 @@ impl Agent {
         NodeDescription { probes, commands, settings, ..self.itself.clone() }
     }
 
-    /// Does what a command says, as if it had come over the network, but leaves no record.
+    /// Executes a command as if it had arrived over the network, but leaves no audit record.
     pub fn handle(&mut self, command: &Command) -> CommandReply {
         let refused = self.obey(command).err().map_or(Vec::new(), |Refused(all)| all);
         let is_asked = command.action == Action::Describe && refused.is_empty();
@@ -454,8 +460,8 @@ impl Agent {
         }
     }
 
-    /// Changes a probe, or the node itself if `instance` is empty. If a part is wrong, nothing
-    /// changes.
+    /// Changes settings of a probe, or of the node itself if `instance` is empty. If one of them is
+    /// wrong, nothing changes.
     pub fn set(&mut self, instance: &str, settings: &[Setting]) -> Result<(), Refused> {
         if instance.is_empty() {
             return self.set_node(settings);
@@ -478,7 +484,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The number of a probe, and its plan with these settings.
+    /// Returns the number of a probe, and its plan with these settings applied.
     fn changed(&self, instance: &str, settings: &[Setting]) -> Result<(usize, Plan), Refused> {
         let found = self.running.iter().find(|(_, running)| running.plan.instance == instance);
         let Some((number, Running { plan: before, .. })) = found else {
@@ -487,7 +493,7 @@ impl Agent {
             return Err(Refused::whole(Reason::UnknownProbe, unknown));
         };
         let mut plan = before.clone();
-        // Whoever may change probes may not make the node run programs, or connect to other places.
+        // The right to change probes is not the right to run programs or to connect to other hosts.
         let is_input = INPUTS.iter().any(|input| std::ptr::eq(input, before.probe));
         let is_fixed = |name: &str| is_input && before.probe.parameters.iter().any(|known| known.name == name);
         checked(settings, |setting| match is_fixed(&setting.name) {
@@ -496,7 +502,7 @@ impl Agent {
         })?;
         let impossible = |error| Refused::whole(Reason::Impossible, error);
         let (wire, before) = (self.wire_of(&plan).map_err(impossible)?, self.wire_of(before).map_err(impossible)?);
-        // Whoever may change probes may not make the node connect to any other place.
+        // The right to change probes is not the right to connect the node to another endpoint.
         let [to, from] = [&wire, &before].map(|wire| wire.split_once('@').map_or("", |(_, place)| place));
         if to != from && !self.node.may_follow(to) {
             let text = format!("no pattern of node.follow fits the endpoint, so '{before}' cannot become '{wire}'");
@@ -505,7 +511,7 @@ impl Agent {
         Ok((*number, plan))
     }
 
-    /// Gives a probe another plan.
+    /// Replaces the plan of a probe.
     fn change(&mut self, number: usize, plan: Plan) -> Result<(), AgentError> {
         let (topic, wire) = (self.topic(&plan), self.wire_of(&plan)?);
         let Some(running) = self.running.get_mut(&number) else { return Ok(()) };
@@ -553,7 +559,8 @@ impl Agent {
         topic_of(&self.identity.name, &plan.instance)
     }
 
-    /// The wire of a probe's topic. What the probe's own leaves out is as the node's.
+    /// Returns the wire of a probe's topic. The node's wire supplies what the probe's own leaves
+    /// out.
     fn wire_of(&self, plan: &Plan) -> Result<String, NodeError> {
         let own = plan.wire.as_deref().map(str::parse::<Wire>).transpose()?;
         Ok(own.map_or_else(|| self.wire.clone(), |own| own.or(&self.wire)).to_string())
@@ -567,8 +574,8 @@ impl fmt::Debug for Agent {
 }
 
 impl Running {
-    /// Samples the probe, and publishes and keeps the sample as far as that is asked for or due.
-    /// Returns whether anybody wants it.
+    /// Samples the probe if it has a subscriber or a stream. Publishes and keeps the sample
+    /// according to the thinning, or always if `must`. Returns whether it sampled.
     fn turn(&mut self, now: Moment, must: bool) -> bool {
         let before = std::mem::replace(&mut self.subscribers, self.probe.subscribers());
         if self.subscribers == 0 && self.stream.is_none() {
@@ -584,11 +591,12 @@ impl Running {
         true
     }
 
-    /// Takes the samples that a program has sent. Returns whether the problem has changed.
+    /// Processes the samples that a program has sent. Returns whether the probe's problem has
+    /// changed.
     fn take_declared(&mut self, now: Moment) -> bool {
         let Some(declared) = self.plan.declared.clone() else { return false };
         let mut is_news = false;
-        // Those that come meanwhile are for the next turn.
+        // Samples that arrive meanwhile are for the next turn.
         for _ in 0..declared.len() {
             let problem = self.problem.clone();
             if !self.plan.enabled || !self.turn(now, false) {
@@ -602,7 +610,7 @@ impl Running {
 
     fn sample(&mut self, now: Moment) -> Result<(), String> {
         self.probe.sample(now).map_err(|error| chain(&error))?;
-        // Those who listen and the collector do not depend on each other.
+        // A failure of the publisher does not affect the collector, and vice versa.
         let kept = self.stream.as_mut().map_or(Ok(()), |stream| stream.keep(&*self.probe, now));
         match self.subscribers > 0 && self.thinner.sends(self.probe.view(), now) {
             true => self.probe.publish().map_err(|error| chain(&error)).and(kept),
@@ -637,7 +645,8 @@ impl Running {
 }
 
 impl Stream {
-    /// Opens the stream of a probe; `None` if it has none. It has no samples before [`begun`].
+    /// Opens the stream of a probe; `None` if the probe sends none. It carries samples after
+    /// [`begun`].
     fn open(
         node: &str,
         collector: Option<&UplinkHandle>,
@@ -660,7 +669,7 @@ impl Stream {
         Ok(Some(Stream { collector, number, wire, rule: plan.rule, format, thinner, payload: Vec::new() }))
     }
 
-    /// Keeps the probe's latest sample for the collector, if that is due.
+    /// Offers the probe's latest sample to the uplink, if the thinning lets it pass.
     fn keep(&mut self, probe: &dyn Probe, now: Moment) -> Result<(), String> {
         if !self.thinner.sends(probe.view(), now) {
             return Ok(());
@@ -679,7 +688,7 @@ impl Drop for Stream {
     }
 }
 
-/// The stream, when the probe has an encoder for it.
+/// Returns the stream after setting the probe's encoder to the stream's format.
 fn begun(stream: Option<Stream>, probe: &mut dyn Probe) -> Result<Option<Stream>, NodeError> {
     if let Some(Stream { format, .. }) = &stream {
         let codec = format.codec();
@@ -689,7 +698,7 @@ fn begun(stream: Option<Stream>, probe: &mut dyn Probe) -> Result<Option<Stream>
     Ok(stream)
 }
 
-/// What each of the settings amounts to, or what is wrong with them.
+/// Checks all settings. Returns their values, or a refusal for each wrong one.
 fn checked<T>(settings: &[Setting], check: impl FnMut(&Setting) -> Result<T, MeasureError>) -> Result<Vec<T>, Refused> {
     let mut check = check;
     let (mut all, mut refused) = (Vec::new(), Vec::new());
@@ -702,7 +711,7 @@ fn checked<T>(settings: &[Setting], check: impl FnMut(&Setting) -> Result<T, Mea
     if refused.is_empty() { Ok(all) } else { Err(Refused(refused)) }
 }
 
-/// The bytes a second of a budget; `None` for no limit.
+/// Parses a budget in bytes a second; `None` means no limit.
 fn budget_of(value: &str) -> Result<Option<u64>, MeasureError> {
     let bytes = value.parse().ok().filter(|bytes| *bytes > 0);
     match (value, bytes) {
@@ -720,7 +729,7 @@ fn not_kept(error: &io::Error) -> Refused {
     Refused::whole(Reason::NotKept, format!("done, but not kept for the next start: {error}"))
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", chain(cause)),

@@ -1,5 +1,5 @@
-//! Probes of applications: cells that any thread updates without a lock, and what
-//! `#[derive(Probe)]` makes of a structure of them.
+//! Probes of applications: cells that any thread updates without a lock, and the code that
+//! `#[derive(Probe)]` generates for a structure of cells.
 
 use std::{
     array,
@@ -13,7 +13,7 @@ use polywire::{Message, coding::Typed, extend::layout::MessageField};
 
 use crate::{Instrument, MeasureError, Moment, Plan, Probe, ProbeType, Settings, Thinning, Uuid, host::Host};
 
-/// A structure of cells, which `#[derive(Probe)]` implements.
+/// A structure of cells. `#[derive(Probe)]` implements this trait.
 ///
 /// ```
 /// use polywire::{Node, coding::Discovered};
@@ -48,7 +48,7 @@ use crate::{Instrument, MeasureError, Moment, Plan, Probe, ProbeType, Settings, 
 /// let sample = samples.recv_timeout(Duration::from_secs(60)).unwrap().value;
 /// assert_eq!((sample.f64("pressure")?, sample.u64("strokes")?, sample.u64("latency.count")?), (2.5, 3, 1));
 /// assert!(Pump::TYPE.pdl.text().contains("probe Pump"));
-/// // By hand, whatever has changed or not.
+/// // On request, regardless of whether a value has changed.
 /// assert!(runner.flush("pump-1"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -56,24 +56,24 @@ pub trait Application: Send + Sync + 'static {
     /// The type of the samples: a structure with a member for each cell.
     type Sample: Message;
 
-    /// What is known of the probe.
+    /// The type of the probe.
     const TYPE: ProbeType;
 
-    /// The thinning that the structure's deadbands amount to.
+    /// The thinning that results from the deadbands of the structure.
     const THIN: &'static str;
 
-    /// Writes a sample of the cells. They are read one after the other: updates that happen
-    /// meanwhile may be in one member and not in another.
+    /// Reads all cells into a sample. Cells are read one after the other: a sample may contain one
+    /// of two concurrent updates without the other.
     fn read(&self, sample: &mut Self::Sample);
 }
 
-/// The plan for a probe of an application.
+/// Returns the plan for a probe of an application.
 pub(crate) fn plan<A: Application>(instance: &str) -> Result<Plan, MeasureError> {
     let kind: &'static ProbeType = const { &A::TYPE };
     Ok(Plan { instance: instance.to_owned(), thin: A::THIN.parse::<Thinning>()?, ..Plan::of(kind) })
 }
 
-/// The probe that samples the cells.
+/// Makes the probe that samples the cells.
 pub(crate) fn probe<A: Application>(cells: &Arc<A>) -> Box<dyn Probe> {
     let cells = cells.clone();
     let read = move |_: Moment, sample: &mut A::Sample| -> Result<(), MeasureError> {
@@ -83,7 +83,8 @@ pub(crate) fn probe<A: Application>(cells: &Arc<A>) -> Box<dyn Probe> {
     Box::new(Instrument::new(Typed::<A::Sample>::default(), read))
 }
 
-/// `ProbeType::open` of applications: only they have the cells.
+/// Always fails: this is the `ProbeType::open` of application probes, and only the application has
+/// the cells.
 #[doc(hidden)]
 pub fn not_by_name(_: &Host, _: &Settings) -> Result<Box<dyn Probe>, MeasureError> {
     Err(MeasureError::Unknown("an application opens this probe, by Agent::add_application".to_owned()))
@@ -99,13 +100,13 @@ pub struct Line {
 }
 
 impl Line {
-    /// The member for a cell of this type.
+    /// Returns the member for a cell of this type.
     pub const fn of<C: Cell>(name: &'static str, unit: &'static str) -> Line {
         Line { name, unit, pdl: C::PDL, definitions: C::DEFINITIONS }
     }
 }
 
-/// The PDL file of a probe with these members.
+/// Returns the PDL file of a probe with these members.
 #[doc(hidden)]
 pub fn pdl(name: &str, uuid: Uuid, version: &str, lines: &[Line]) -> String {
     let mut definitions: Vec<&str> = lines.iter().map(|line| line.definitions).collect();
@@ -124,8 +125,8 @@ pub fn pdl(name: &str, uuid: Uuid, version: &str, lines: &[Line]) -> String {
     format!("{}{open}{head}{members}}};\n{close}", definitions.concat())
 }
 
-/// A cell of a probe: threads update it, and a sample reads it. An application may have cells of
-/// its own kind.
+/// A cell of a probe: threads update it, and each sample reads it. An application may implement its
+/// own cell types.
 ///
 /// ```
 /// use polywire_telemetry::{Bits, Cell, Distribution, Gauge, Histogram};
@@ -156,7 +157,7 @@ pub fn pdl(name: &str, uuid: Uuid, version: &str, lines: &[Line]) -> String {
 /// assert_eq!(Gauge::<u32>::default().get(), 0);
 /// ```
 pub trait Cell: Default + Send + Sync {
-    /// Its member in a sample.
+    /// The type of the cell's member in a sample.
     type Value: MessageField;
 
     /// The type of the member in PDL.
@@ -169,9 +170,9 @@ pub trait Cell: Default + Send + Sync {
     fn read(&self, value: &mut Self::Value);
 }
 
-/// A number or a truth value that is set: the latest value counts.
+/// A cell that holds the latest value of a number or a boolean.
 ///
-/// Setting it takes one store without an order to other memory; see [`Application`] for an example.
+/// [`Gauge::set`] is one store with relaxed ordering; see [`Application`] for an example.
 #[derive(Debug, Default)]
 pub struct Gauge<T: Bits>(AtomicU64, std::marker::PhantomData<T>);
 
@@ -182,7 +183,7 @@ impl<T: Bits> Gauge<T> {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// The latest value.
+    /// Returns the latest value.
     #[inline]
     pub fn get(&self) -> T {
         T::from_bits(self.0.load(Ordering::Relaxed))
@@ -198,13 +199,13 @@ impl<T: Bits> Cell for Gauge<T> {
     }
 }
 
-/// Values of a [`Gauge`]: they fit into 64 bits, and the bits 0 are their default.
+/// The types of a [`Gauge`]'s value: they fit into 64 bits, and the bits 0 are their default.
 pub trait Bits: MessageField + Copy + Default + Send + Sync {
     /// The type in PDL.
     const PDL: &'static str;
-    /// The value as bits.
+    /// Returns the value as bits.
     fn to_bits(self) -> u64;
-    /// The value of these bits, which [`Bits::to_bits`] made.
+    /// Returns the value of these bits, which [`Bits::to_bits`] made.
     fn from_bits(bits: u64) -> Self;
 }
 
@@ -236,20 +237,20 @@ bits! {
     bool, "boolean", u64::from, |bits| bits != 0;
 }
 
-/// A number that rises.
+/// A cell that counts upwards.
 ///
-/// Adding takes one atomic addition; see [`Application`] for an example.
+/// [`Counter::add`] is one atomic addition; see [`Application`] for an example.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it. After 2^64, it starts from 0 again.
+    /// Adds a number. The counter wraps around at 2^64.
     #[inline]
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// What has been added since the start.
+    /// Returns the sum of all additions since the start.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -265,19 +266,19 @@ impl Cell for Counter {
     }
 }
 
-/// Buckets of a power of two are so many, as a power of two.
+/// The binary logarithm of the number of buckets of each power of two.
 const FINE: u32 = 4;
 
-/// Numbers below 2^FINE have a bucket each; each power of two above has 2^FINE of them.
+/// The number of buckets: one for each number below 2^FINE, and 2^FINE for each power of two above.
 const BUCKETS: usize = (64 - FINE as usize + 1) << FINE;
 
-/// How numbers are distributed: times, sizes.
+/// The distribution of numbers, such as times or sizes.
 ///
-/// Observing takes one atomic addition. A number is known to 1/32 of it; numbers below 16 exactly.
-/// A histogram takes 8 kB. See [`Application`] for an example.
+/// [`Histogram::observe`] is one atomic addition. Numbers below 16 are exact; larger ones have an
+/// error of at most 1/32. A histogram takes 8 kB. See [`Application`] for an example.
 pub struct Histogram {
     buckets: Box<[AtomicU64; BUCKETS]>,
-    /// How many of each bucket earlier samples had. Only whoever samples changes it.
+    /// The counts of the buckets at the previous sample. Only the sampling thread changes them.
     sampled: Box<[AtomicU64; BUCKETS]>,
 }
 
@@ -295,18 +296,18 @@ impl Histogram {
         self.buckets[bucket(number)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a number that stands for so many.
+    /// Counts a number `times` times.
     pub(crate) fn observe_times(&self, number: u64, times: u64) {
         self.buckets[bucket(number)].fetch_add(times, Ordering::Relaxed);
     }
 }
 
-/// A sample of a [`Histogram`]. All but `count` is about the numbers since the previous sample, and
-/// 0 if there are none.
+/// A sample of a [`Histogram`]. All members but `count` describe the numbers since the previous
+/// sample, and are 0 if there were none.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::Distribution", nested)]
 pub struct Distribution {
-    /// How many numbers there were since the start.
+    /// The number of observations since the start.
     pub count: u64,
     /// The smallest number.
     pub least: u64,
@@ -354,7 +355,7 @@ fn distribution(fresh: &[u64; BUCKETS], count: u64) -> Distribution {
     if number == 0 {
         return Distribution { count, ..Distribution::default() };
     }
-    // The bucket in which the number of this rank lies; ranks start from 1.
+    // Finds the bucket of the number of this rank; ranks start from 1.
     let at = |rank: u64| {
         let mut seen = 0;
         let found = fresh.iter().position(|n| {
@@ -374,7 +375,7 @@ fn bucket(number: u64) -> usize {
     ((shift as usize) << FINE) + (number >> shift) as usize
 }
 
-/// The number in the middle of a bucket.
+/// Returns the number in the middle of a bucket.
 fn middle(bucket: usize) -> u64 {
     let shift = (bucket >> FINE).saturating_sub(1) as u32;
     let low = ((bucket - ((shift as usize) << FINE)) as u64) << shift;

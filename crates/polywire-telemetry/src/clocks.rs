@@ -23,7 +23,7 @@ impl Clocks {
         Clocks(Instant::now())
     }
 
-    /// This moment.
+    /// Returns the current time on both clocks.
     pub fn now(&self) -> Moment {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Moment { steady: self.0.elapsed(), wall_ns: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX) }

@@ -10,18 +10,18 @@ use crate::{Identity, IdentityError, MeasureError, Plan, packet::MOST_PAYLOAD_BY
 const KEYS: [&str; 10] =
     ["name", "state", "socket", "collector", "spool", "spool_bytes", "sync", "packet_bytes", "window", "budget"];
 
-/// The most packets that may be under way at a time.
+/// The maximum number of packets under way at a time.
 const MOST_WINDOW: i64 = 256;
 
-/// Name and probes of a node, read from TOML.
+/// The name and the probes of a node, read from TOML.
 ///
 /// `[agent]` may have `name`, `state` (the file that keeps the UUID), `socket` (the path of the
 /// node's local socket, [`crate::socket`]), `collector` (the wire of the collector), `spool` (a
 /// folder), `spool_bytes`, `sync` (seconds), `packet_bytes`, `window` (packets) and `budget` (bytes
-/// a second), which [`UplinkOptions`] explains. Each table
-/// `[probes.INSTANCE]` is a probe: `probe` names its type, which is `INSTANCE` if it is missing;
-/// `every` is in seconds; `enabled`, `wire`, `thin`, `keep`, `batch`, `priority` and the parameters
-/// of the type may follow. If there is no such table, all probes of the system run that it has.
+/// a second), which [`UplinkOptions`] explains. Each table `[probes.INSTANCE]` is a probe: `probe`
+/// names its type, by default `INSTANCE`; `every` is in seconds; `enabled`, `wire`, `thin`, `keep`,
+/// `batch`, `priority` and the parameters of the type may follow. If there is no such table, all
+/// system probes run that this system supports.
 ///
 /// ```
 /// use polywire_telemetry::AgentConfig;
@@ -49,15 +49,15 @@ const MOST_WINDOW: i64 = 256;
 pub struct AgentConfig {
     /// The name of the node.
     pub name: Option<String>,
-    /// The file that keeps its identity.
+    /// The file that keeps the identity of the node.
     pub state: Option<PathBuf>,
     /// The path of the socket to which programs send samples; `None` if there is none.
     pub socket: Option<PathBuf>,
     /// The wire of the collector that gets all samples; `None` if there is none.
     pub collector: Option<Wire>,
-    /// The folder of samples that the collector does not have yet.
+    /// The folder for samples that the collector has not acknowledged yet.
     pub spool: Option<PathBuf>,
-    /// Bounds of the way to the collector.
+    /// Limits of the uplink to the collector.
     pub uplink: UplinkOptions,
     /// The probes, by instance; `None` if the file names none.
     pub probes: Option<Vec<Plan>>,
@@ -86,7 +86,7 @@ pub enum AgentConfigError {
     },
 }
 
-/// Sections of [`polywire::Config`], which is another file.
+/// The sections of [`polywire::Config`], which belong in another file.
 const OF_THE_NODE: &[&str] = &["node", "topics", "engine", "identity", "access"];
 
 impl AgentConfig {
@@ -146,7 +146,7 @@ fn integer(key: &str, value: &toml::Value, least: i64, most: i64) -> Result<u64,
     number.map(i64::unsigned_abs).ok_or_else(wrong)
 }
 
-/// Any time up to an hour.
+/// Parses a time from 0 to 3600 seconds.
 fn seconds(key: &str, value: &toml::Value) -> Result<Duration, AgentConfigError> {
     let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
     let number = number.filter(|seconds| (0.0..=3600.0).contains(seconds));
@@ -164,7 +164,7 @@ fn plans(tables: &toml::Table) -> Result<Vec<Plan>, AgentConfigError> {
 
 fn plan(instance: &str, value: &toml::Value) -> Result<Plan, AgentConfigError> {
     let wrong = |cause| AgentConfigError::Probe { instance: instance.to_owned(), cause };
-    // An instance is part of a topic, as the name of a node is.
+    // Like the name of a node, an instance is part of a topic.
     Identity::new(instance)?;
     let Some(table) = value.as_table() else {
         return Err(AgentConfigError::Key(format!("'probes.{instance}' must be a table")));

@@ -1,5 +1,5 @@
-//! What nodes say about themselves and their probes. The topic and types are those of
-//! `spec/telemetry.md`.
+//! The descriptions that nodes publish of themselves and their probes. The topic and types are
+//! those of `spec/telemetry.md`.
 //!
 //! ```
 //! use polywire::{Node, Subscriber};
@@ -33,13 +33,13 @@ use polywire::{
 /// The topic on which nodes describe themselves.
 pub const NODES: &str = "telemetry/nodes";
 
-/// The policies of [`NODES`]: whoever asks gets the latest description of each node.
+/// Returns the QoS of [`NODES`]: a late joiner receives the latest description of each node.
 pub fn nodes_qos() -> Qos {
     let qos = Qos::default().reliability(Reliability::Reliable);
     qos.durability(Durability::TransientLocal).history(History::KeepLast(1))
 }
 
-/// Whether a name fits a pattern in which `*` stands for any text.
+/// Checks whether a name matches a pattern in which `*` stands for any text.
 ///
 /// ```
 /// use polywire_telemetry::fits;
@@ -59,7 +59,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The topic of a probe's samples.
+/// Returns the topic of a probe's samples.
 ///
 /// ```
 /// assert_eq!(polywire_telemetry::topic_of("pump-house", "processor"), "probes/pump-house/processor");
@@ -72,23 +72,23 @@ pub fn topic_of(node: &str, instance: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::NodeDescription")]
 pub struct NodeDescription {
-    /// The identity of the node, which it keeps over restarts; see [`crate::Uuid`].
+    /// The identity of the node, which is kept over restarts; see [`crate::Uuid`].
     #[polywire(key)]
     pub uuid: String,
-    /// Its name for people.
+    /// The human-readable name of the node.
     pub name: String,
     /// The name of the host that it runs on.
     pub host: String,
-    /// The number of its process.
+    /// The process ID of the node.
     pub process: u32,
-    /// When it started: nanoseconds since 1970.
+    /// When the node started: nanoseconds since 1970.
     #[polywire(unit = "ns")]
     pub started_ns: i64,
-    /// Its probes, by instance.
+    /// The probes of the node, by instance.
     pub probes: Vec<ProbeDescription>,
-    /// The commands that its application has declared, and programs at its socket.
+    /// The commands that the node's application and the programs at its socket have declared.
     pub commands: Vec<CommandDescription>,
-    /// Its own settings.
+    /// The settings of the node itself.
     pub settings: Vec<Setting>,
 }
 
@@ -96,15 +96,15 @@ pub struct NodeDescription {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::CommandDescription", nested)]
 pub struct CommandDescription {
-    /// Its name on the node.
+    /// The name of the command on its node.
     pub name: String,
-    /// What it does, in one line.
+    /// What the command does, in one line.
     pub summary: String,
-    /// The service that takes its requests.
+    /// The service that receives the requests.
     pub service: String,
-    /// The type of its requests, as [`polywire::Schema::to_bytes_with_docs`] has it.
+    /// The type of the requests, as encoded by [`polywire::Schema::to_bytes_with_docs`].
     pub request: Vec<u8>,
-    /// The type of its replies, likewise.
+    /// The type of the replies, in the same encoding.
     pub reply: Vec<u8>,
 }
 
@@ -112,36 +112,36 @@ pub struct CommandDescription {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::ProbeDescription", nested)]
 pub struct ProbeDescription {
-    /// The name of this probe on its node.
+    /// The name of the probe on its node.
     pub instance: String,
-    /// The name of its type, such as `processor`.
+    /// The name of the probe's type, such as `processor`.
     pub probe: String,
-    /// The identity of its type.
+    /// The identity of the probe's type.
     pub uuid: String,
-    /// The version of its type.
+    /// The version of the probe's type.
     pub version: String,
-    /// The PDL file of its type.
+    /// The PDL file of the probe's type.
     pub pdl: String,
-    /// The topic of its samples.
+    /// The topic of the probe's samples.
     pub topic: String,
     /// The wire of the topic; empty if the configuration of the node decides.
     pub wire: String,
     /// The time between two samples.
     #[polywire(unit = "s")]
     pub every_s: f64,
-    /// Whether it samples when somebody listens.
+    /// Whether the probe samples while it has subscribers.
     pub enabled: bool,
     /// Which samples are sent: see [`crate::Thinning`].
     pub thin: String,
     /// Which samples are kept for a collector: see [`crate::uplink::Keep`].
     pub keep: String,
-    /// When they are sent to it: see [`crate::uplink::Batch`].
+    /// When samples are sent to the collector: see [`crate::uplink::Batch`].
     pub batch: String,
-    /// Their priority there, from 0 to 9.
+    /// The priority of the samples in the uplink, from 0 to 9.
     pub priority: u8,
-    /// Why it has no samples; empty if it has.
+    /// Why the probe has no samples; empty if it has samples.
     pub problem: String,
-    /// Its parameters.
+    /// The parameters of the probe.
     pub parameters: Vec<Setting>,
 }
 
@@ -149,9 +149,9 @@ pub struct ProbeDescription {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::Setting", nested)]
 pub struct Setting {
-    /// What is set.
+    /// The name of the setting.
     pub name: String,
-    /// Its value.
+    /// The value of the setting.
     pub value: String,
 }
 

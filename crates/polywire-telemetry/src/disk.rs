@@ -1,4 +1,5 @@
-//! Files that are whole after a loss of power, and files that one process has for itself.
+//! Files that are replaced atomically, also across a loss of power, and files locked by one
+//! process.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -9,14 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a lock is tried. Whoever reads a file may lock it for a moment, and a process that ends
-/// while it starts another one leaves its locks to that one until its program runs.
+/// The time for which [`LockedFile::lock`] retries. A reader may lock the file for a moment, and if
+/// a process ends while it starts a child, the child keeps the locks until its program runs.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Gives a file these contents, all of them or none: whoever reads it, also after a loss of power
-/// at any time, finds the old ones or the new ones. Makes the folder if there is none. Blocks until
+/// Replaces the contents of a file atomically: a reader finds either the old or the new contents,
+/// also after a loss of power at any time. Creates the folder if it does not exist. Blocks until
 /// the contents are on the disk. Returns the file, open for writing at its end. Two threads must
-/// not replace the same file at once.
+/// not replace the same file at the same time.
 ///
 /// ```
 /// use polywire_telemetry::replace_file;
@@ -54,8 +55,9 @@ fn folder_of(path: &Path) -> &Path {
 
 /// A file that this process has locked against others, until it is dropped.
 ///
-/// Closing a file does not release its lock while a child of this process has a copy of it. A child
-/// has copies of all files until its program runs. So dropping this releases the lock itself.
+/// Closing a file does not release its lock while a child of this process has a copy of the
+/// descriptor. A child has copies of all descriptors until its program runs. So dropping this
+/// releases the lock explicitly.
 ///
 /// ```
 /// use std::fs::File;
@@ -74,8 +76,8 @@ fn folder_of(path: &Path) -> &Path {
 pub struct LockedFile(File);
 
 impl LockedFile {
-    /// Locks a file. Blocks for up to half a second while somebody else has it locked, and then
-    /// fails with [`io::ErrorKind::WouldBlock`] and these words.
+    /// Locks a file. While another process has it locked, blocks for up to half a second, and then
+    /// fails with [`io::ErrorKind::WouldBlock`] and the message `in_use`.
     pub fn lock(file: File, in_use: &str) -> io::Result<LockedFile> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -117,7 +119,7 @@ mod tests {
     fn a_copy_that_is_left_does_not_keep_the_lock() {
         let path = std::env::temp_dir().join(format!("polywire-lock-copy-{}", std::process::id()));
         let file = LockedFile::lock(File::create(&path).expect("made"), "in use").expect("locked");
-        // As a child has it that was started meanwhile.
+        // A child that is started meanwhile has such a copy.
         let _copy = file.try_clone().expect("copied");
         drop(file);
         LockedFile::lock(File::open(&path).expect("opened"), "in use").expect("nobody uses it");

@@ -13,11 +13,11 @@ pub enum MeasureError {
     Read {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         cause: io::Error,
     },
-    /// The file has another form than this version knows.
+    /// The file has a form that this version does not know.
     #[error("{path}: {expected} is expected")]
     Form {
         /// The file.
@@ -25,31 +25,31 @@ pub enum MeasureError {
         /// What was expected in it.
         expected: &'static str,
     },
-    /// An input has nothing.
+    /// An input has no figures.
     #[error("{what}: {problem}")]
     Input {
-        /// Where it comes from.
+        /// The source of the input.
         what: String,
-        /// Why there is nothing.
+        /// Why there are no figures.
         problem: String,
     },
     /// There is no probe or parameter of this name.
     #[error("{0}")]
     Unknown(String),
-    /// A parameter has a value that it cannot have.
+    /// A parameter has an invalid value.
     #[error("parameter '{parameter}' cannot be '{value}': {expected} is expected")]
     Value {
         /// The parameter.
         parameter: String,
         /// The value that was given.
         value: String,
-        /// The values that are possible.
+        /// The values that are valid.
         expected: String,
     },
 }
 
 impl MeasureError {
-    /// An unknown word, with the nearest known one.
+    /// Makes the error for an unknown word; it suggests the nearest known one.
     pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl IntoIterator<Item = &'a str>) -> MeasureError {
         MeasureError::Unknown(format!("unknown {what} '{word}'{}", suggest::hint(word, known)))
     }

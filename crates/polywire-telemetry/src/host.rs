@@ -1,4 +1,4 @@
-//! Files of the system: where they lie, and reading them again and again.
+//! Files of the system: their paths, and repeated reading.
 
 use std::{
     fs::{self, File},
@@ -9,11 +9,12 @@ use std::{
 
 use crate::MeasureError;
 
-/// The most bytes that are read of a file. `/proc/stat` of a machine with 1,000 cores has 200 kB.
+/// The maximum number of bytes that are read of a file. `/proc/stat` of a machine with 1,000 cores
+/// has 200 kB.
 const MOST_BYTES: usize = 4 << 20;
 
-/// The most entries that are read of a folder. Linux has at most 4 million processes; a sample that
-/// long is worth less than what it costs.
+/// The maximum number of entries that are read of a folder. Linux has at most 4 million processes;
+/// a sample of that length is not worth its cost.
 const MOST_ENTRIES: usize = 1 << 16;
 
 /// A host to measure: its root folder, and the units of its counters.
@@ -30,37 +31,37 @@ const MOST_ENTRIES: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub struct Host {
     root: PathBuf,
-    /// Bytes in a page of memory.
+    /// The number of bytes in a page of memory.
     pub(crate) page_bytes: u64,
-    /// Units of processor time in a second.
+    /// The number of ticks of processor time in a second.
     pub(crate) ticks_per_second: u64,
 }
 
 impl Host {
-    /// This machine.
+    /// Returns the host on which this process runs.
     pub fn this() -> Host {
         let ticks_per_second = rustix::param::clock_ticks_per_second();
         Host { root: "/".into(), page_bytes: rustix::param::page_size() as u64, ticks_per_second }
     }
 
-    /// The machine whose root folder this is, with pages of 4,096 bytes and 100 ticks a second.
+    /// Returns the host with this root folder. Pages have 4,096 bytes, and a second has 100 ticks.
     pub fn at(root: impl Into<PathBuf>) -> Host {
         Host { root: root.into(), page_bytes: 4096, ticks_per_second: 100 }
     }
 
-    /// A path below the root folder.
+    /// Returns a path below the root folder.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// A file that is read with each sample. Fails if it cannot be read now.
+    /// Opens a file that is read with each sample. Fails if it cannot be read now.
     pub(crate) fn file(&self, path: &str) -> Result<SystemFile, MeasureError> {
         let mut file = SystemFile::new(self.path(path));
         file.read()?;
         Ok(file)
     }
 
-    /// The names in a folder, sorted; empty if it cannot be read.
+    /// Returns the names in a folder, sorted; empty if the folder cannot be read.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).into_iter().flatten().take(MOST_ENTRIES);
         let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
@@ -68,25 +69,25 @@ impl Host {
         names
     }
 
-    /// The first line of a file; `None` if it cannot be read.
+    /// Returns the first line of a file; `None` if it cannot be read.
     pub(crate) fn line(&self, path: &str) -> Option<String> {
         let mut file = SystemFile::new(self.path(path));
         file.read().ok()?.lines().next().map(|line| line.trim().to_owned())
     }
 
-    /// The number in a file that has nothing else.
+    /// Returns the number in the first line of a file; `None` if there is none.
     pub(crate) fn number(&self, path: &str) -> Option<i64> {
         self.line(path)?.parse().ok()
     }
 
-    /// How many entries a folder has; `None` if it cannot be read.
+    /// Returns the number of entries of a folder; `None` if the folder cannot be read.
     pub(crate) fn count(&self, folder: &str) -> Option<u32> {
         let entries = fs::read_dir(self.path(folder)).ok()?;
         u32::try_from(entries.take(MOST_ENTRIES).count()).ok()
     }
 }
 
-/// A file of the system that is read again and again.
+/// A system file that is read repeatedly.
 pub(crate) struct SystemFile {
     path: PathBuf,
     file: Option<File>,
@@ -107,7 +108,7 @@ impl SystemFile {
         std::str::from_utf8(&self.bytes[..len]).map_err(|_| form(&self.path, "UTF-8"))
     }
 
-    /// The error that the file has another form.
+    /// Makes the error that the file has another form than expected.
     pub fn form(&self, expected: &'static str) -> MeasureError {
         form(&self.path, expected)
     }
@@ -138,12 +139,12 @@ fn form(path: &Path, expected: &'static str) -> MeasureError {
     MeasureError::Form { path: path.display().to_string(), expected }
 }
 
-/// The numbers of a line. Words that are no numbers are left out.
+/// Returns the numbers of a line. Words that are not numbers are left out.
 pub(crate) fn numbers(line: &str) -> impl Iterator<Item = u64> + '_ {
     line.split_ascii_whitespace().filter_map(|word| word.parse().ok())
 }
 
-/// The next `N` numbers of a line; `None` if there are fewer.
+/// Returns the first `N` numbers of a line; `None` if there are fewer.
 pub(crate) fn take<const N: usize>(line: &str) -> Option<[u64; N]> {
     let mut found = [0; N];
     let mut words = numbers(line);
@@ -153,7 +154,7 @@ pub(crate) fn take<const N: usize>(line: &str) -> Option<[u64; N]> {
     Some(found)
 }
 
-/// The number after `key` in a file with lines `key: number` or `key number`.
+/// Returns the number after `key` in a file with lines `key: number` or `key number`.
 pub(crate) fn value_of(text: &str, key: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
     numbers(rest.trim_start_matches(':')).next()

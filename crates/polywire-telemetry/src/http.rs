@@ -1,5 +1,5 @@
-//! Requests by HTTP without encryption, each on a connection of its own, for probes and handlers
-//! that speak to programs on this machine.
+//! HTTP requests without encryption, each on a connection of its own, for probes and handlers that
+//! communicate with programs on this machine.
 //!
 //! ```
 //! use polywire_telemetry::http::Url;
@@ -25,10 +25,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Characters of a reply that errors have.
+/// The maximum number of characters of a reply that an error message quotes.
 const MOST_TOLD: usize = 200;
 
-/// What a URL of the scheme `http` names.
+/// A URL of the scheme `http`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     /// Host and port.
@@ -43,7 +43,7 @@ impl fmt::Display for Url {
 }
 
 impl Url {
-    /// Reads a URL. `port` is that of URLs without one.
+    /// Parses a URL. `port` is the port of URLs that name none.
     pub fn parse(url: &str, port: u16) -> Option<Url> {
         let rest = url.strip_prefix("http://")?;
         let at = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -61,7 +61,7 @@ impl Url {
         (!name.is_empty()).then(|| Url { authority: format!("{name}:{port}"), path: format!("{slash}{path}") })
     }
 
-    /// The same with this path, if it has none itself.
+    /// Returns the URL with this path, if it has no path itself.
     ///
     /// ```
     /// use polywire_telemetry::http::Url;
@@ -77,19 +77,21 @@ impl Url {
         self
     }
 
-    /// The body of the reply to `GET`. The error says why there is none: the server may take
-    /// `patience`, and its reply have so many bytes.
+    /// Sends a `GET` request and returns the body of the reply. Fails if the exchange takes longer
+    /// than `patience` or if the reply has more than `most` bytes; the error is the reason.
     pub fn get(&self, accept: &str, patience: Duration, most: usize) -> Result<Vec<u8>, String> {
         self.exchange("GET", &format!("Accept: {accept}\r\n"), &[], patience, most)
     }
 
-    /// Sends a body of this media type, and returns that of the reply, as for [`Url::get`].
+    /// Sends a `POST` request with a body of this media type and returns the body of the reply. The
+    /// limits are those of [`Url::get`].
     pub fn post(&self, media: &str, body: &[u8], patience: Duration, most: usize) -> Result<Vec<u8>, String> {
         let headers = format!("Content-Type: {media}\r\nContent-Length: {}\r\n", body.len());
         self.exchange("POST", &headers, body, patience, most)
     }
 
-    /// HTTP 1.0: the server closes the connection after the reply, and does not cut it into chunks.
+    /// Uses HTTP 1.0, so that the server does not send chunks and closes the connection after the
+    /// reply.
     fn exchange(
         &self,
         method: &str,

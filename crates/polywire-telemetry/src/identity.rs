@@ -8,13 +8,13 @@ use std::{
 
 use crate::{Uuid, disk::replace_file};
 
-/// The longest name of a node, in bytes.
+/// The maximum length of a node's name, in bytes.
 pub const MOST_NAME_BYTES: usize = 128;
 
-/// The most bytes of a state file.
+/// The maximum size of a state file in bytes.
 const MOST_BYTES: u64 = 4096;
 
-/// Who a node is.
+/// The identity of a node.
 ///
 /// ```
 /// use polywire_telemetry::Identity;
@@ -22,20 +22,20 @@ const MOST_BYTES: u64 = 4096;
 /// let folder = std::env::temp_dir().join(format!("polywire-identity-{}", std::process::id()));
 /// let file = folder.join("agent.toml");
 /// let first = Identity::keep(&file, Some("pump-house"))?;
-/// // After a restart it is the same, also without the name.
+/// // After a restart the identity is the same, also if no name is given.
 /// assert_eq!(Identity::keep(&file, None)?, first);
 /// # std::fs::remove_dir_all(folder).unwrap();
 /// # Ok::<(), polywire_telemetry::IdentityError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its name for people; part of the topics of its probes.
+    /// The human-readable name; part of the topics of the node's probes.
     pub name: String,
-    /// What tells it from all other nodes.
+    /// The UUID, which no other node has.
     pub uuid: Uuid,
 }
 
-/// Why a node has no identity.
+/// Why the identity of a node cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -44,11 +44,11 @@ pub enum IdentityError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         cause: io::Error,
     },
-    /// The state file has other contents. Removing it gives the node a new identity.
+    /// The file is not a valid state file. Removing it gives the node a new identity.
     #[error("{} is no state file of a node: remove it, and the node gets a new UUID", path.display())]
     Contents {
         /// The file.
@@ -60,7 +60,7 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// A node with this name and a new UUID.
+    /// Makes the identity of a node with this name and a new UUID.
     pub fn new(name: &str) -> Result<Identity, IdentityError> {
         match is_name(name) {
             true => Ok(Identity { name: name.to_owned(), uuid: Uuid::random() }),
@@ -68,8 +68,9 @@ impl Identity {
         }
     }
 
-    /// The identity in a state file. If there is no file yet, makes it; the name is then the given
-    /// one, or that of the host. A name that is given later replaces the one in the file.
+    /// Reads the identity from a state file. If the file does not exist, creates it with a new UUID
+    /// and the given name, or the name of the host. A given name replaces the name in an existing
+    /// file.
     pub fn keep(file: &Path, name: Option<&str>) -> Result<Identity, IdentityError> {
         let failed = |cause| IdentityError::File { path: file.to_owned(), cause };
         let kept = match read(file) {
@@ -102,13 +103,14 @@ impl Identity {
     }
 }
 
-/// Whether a text can be the name of a node or an instance, and so part of a topic.
+/// Checks whether a text can be the name of a node or an instance, and so part of a topic.
 pub(crate) fn is_name(text: &str) -> bool {
     let ok = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     (1..=MOST_NAME_BYTES).contains(&text.len()) && text.chars().all(ok)
 }
 
-/// The name of this host, as far as it can be the name of a node; `host` if nothing is left of it.
+/// Returns the name of this host without the characters that a node's name cannot have; `host` if
+/// nothing is left.
 pub fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let kept: String = name.chars().filter(|c| c.is_alphanumeric() || "-_.".contains(*c)).take(64).collect();
@@ -138,7 +140,7 @@ mod tests {
         let text = read(&file).expect("written");
         for end in 0..text.len() {
             fs::write(&file, &text[..end]).expect("cut");
-            // The last line break is the only byte that may be missing.
+            // Only the last line break may be missing.
             let whole = end + 1 == text.len();
             assert_eq!(matches!(Identity::keep(&file, None), Err(IdentityError::Contents { .. })), !whole, "{end}");
         }

@@ -1,9 +1,9 @@
-//! Instruments running systems over [Polywire](polywire).
+//! Telemetry of running systems over [Polywire](polywire).
 //!
-//! A *probe* measures: the processor, a queue of an application, a command's output. Its samples
-//! have a type with units, a UUID and a version, which a PDL file defines. A *node* runs the probes
-//! of a host or an application and publishes their samples. `docs/telemetry.md` is the guide, and
-//! `spec/telemetry.md` defines what travels.
+//! A *probe* measures something: the processor, a queue of an application, a command's output. Its
+//! samples have a type with units, a UUID and a version, which a PDL file defines. A *node* runs
+//! the probes of a host or an application and publishes their samples. `docs/telemetry.md` is the
+//! guide, and `spec/telemetry.md` defines the messages.
 //!
 //! ```
 //! use polywire_telemetry::{Moment, Probe as _, Settings, system::{self, Host}};
@@ -16,7 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Derived code names this crate, also in its own tests.
+// Derived code uses the name of this crate, also in the crate's own tests.
 extern crate self as polywire_telemetry;
 
 mod agent;
@@ -60,7 +60,7 @@ pub use schedule::Schedule;
 pub use thin::{Thinner, Thinning, extrapolate};
 pub use uuid::{Uuid, UuidError};
 
-/// For the code that `#[derive(Probe)]` makes.
+/// Used by the code that `#[derive(Probe)]` generates.
 #[doc(hidden)]
 pub mod __private {
     pub use polywire::{__private::layout, Message};

@@ -1,4 +1,4 @@
-//! Node packets: what travels from a node to a collector on the kept way. The types are those of
+//! Node packets: the messages from a node's uplink to a collector. The types are those of
 //! `spec/telemetry.md`.
 //!
 //! ```
@@ -13,22 +13,22 @@
 
 use polywire::Message;
 
-/// The service that takes node packets.
+/// The service that receives node packets.
 pub const PACKETS: &str = "telemetry/packets";
 
-/// The most bytes of a payload.
+/// The maximum size of a payload in bytes.
 pub const MOST_PAYLOAD_BYTES: usize = 1 << 20;
 
-/// The most bytes of a stream's schema, and of its configuration document.
+/// The maximum size of a stream's schema, and of its configuration document, in bytes.
 pub const MOST_DOCUMENT_BYTES: usize = 1 << 18;
 
-/// The most data packets of a node packet.
+/// The maximum number of data packets of a node packet.
 pub const MOST_DATA_PACKETS: usize = 1 << 14;
 
-/// What a node packet adds to its streams and data packets, in CDR.
+/// The size of a node packet without its streams and data packets, in CDR, in bytes.
 const HEAD_BYTES: usize = 60;
 
-/// What a data packet adds to its payload, in CDR, without alignment.
+/// The size of a data packet without its payload, in CDR, without alignment, in bytes.
 const DATA_HEAD_BYTES: usize = 24;
 
 /// Samples of a node, in order.
@@ -37,17 +37,18 @@ const DATA_HEAD_BYTES: usize = 24;
 pub struct NodePacket {
     /// The UUID of the node.
     pub node: [u8; 16],
-    /// A random number for each start of the node. All data packets were numbered by this start.
+    /// A random number that identifies the start of the node. All data packets were numbered in
+    /// this start.
     pub start: u64,
-    /// Names the packet among those of the node. Not 0.
+    /// Identifies the packet among the packets of the node. Not 0.
     pub number: u64,
-    /// The number of the packet before it, if that one is under way, too: the collector takes this
-    /// one only after it. 0 if none is.
+    /// The number of the previous packet if that one is also under way, otherwise 0. The collector
+    /// accepts this packet only after the previous one.
     pub follows: u64,
     /// When the packet was made: nanoseconds since 1970.
     #[polywire(unit = "ns")]
     pub time_ns: i64,
-    /// What the node leaves out to keep its byte budget.
+    /// What the node omits to keep its byte budget.
     pub reduction: Reduction,
     /// The streams that the collector may not know.
     pub streams: Vec<StreamDescription>,
@@ -55,18 +56,18 @@ pub struct NodePacket {
     pub packets: Vec<DataPacket>,
 }
 
-/// What a node does to keep its byte budget. Each step includes those before it.
+/// The measures by which a node keeps its byte budget. Each step includes the steps before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Message)]
 #[polywire(name = "telemetry::Reduction", nested)]
 pub enum Reduction {
     /// Every sample is sent.
     #[default]
     None,
-    /// Of each instance, only the latest sample of an interval is sent.
+    /// Only the latest sample of each instance in an interval is sent.
     Thinning,
-    /// Samples wait, so that more of them share a packet.
+    /// Samples are delayed, so that more of them share a packet.
     Batching,
-    /// Instances of low priority are left out.
+    /// Samples of instances of low priority are not sent.
     Dropping,
 }
 
@@ -74,8 +75,8 @@ pub enum Reduction {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::StreamDescription", nested)]
 pub struct StreamDescription {
-    /// The number by which data packets of this start name the stream. It never changes its
-    /// meaning.
+    /// The number by which data packets of this start refer to the stream. Its meaning never
+    /// changes.
     pub number: u32,
     /// The name of the node; may be empty.
     pub node: String,
@@ -99,14 +100,15 @@ pub struct StreamDescription {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::DataPacket", nested)]
 pub struct DataPacket {
-    /// Its stream.
+    /// The number of the stream.
     pub stream: u32,
-    /// Its number in the stream, from 0. Numbers that are missing were left out by the node.
+    /// The sequence number in the stream, from 0. The node has dropped the samples of missing
+    /// numbers.
     pub sequence: u64,
-    /// When it was measured: nanoseconds since 1970.
+    /// When the sample was measured: nanoseconds since 1970.
     #[polywire(unit = "ns")]
     pub time_ns: i64,
-    /// The value, in the stream's format.
+    /// The encoded sample, in the stream's format.
     pub payload: Vec<u8>,
 }
 
@@ -114,15 +116,16 @@ pub struct DataPacket {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::PacketReply")]
 pub struct PacketReply {
-    /// The collector does not know a stream of the packet, or has not taken the packet that it
-    /// follows, and has stored nothing of it: the node sends the packet again, with its streams.
+    /// The collector does not know a stream of the packet, or has not accepted the packet that this
+    /// one follows. It has stored nothing of the packet; the node sends the packet again, with its
+    /// streams.
     pub unknown: bool,
     /// Why the packet can never be stored; empty if it was stored.
     pub problem: String,
 }
 
 impl NodePacket {
-    /// About how many bytes it takes.
+    /// Returns the approximate size in bytes.
     pub fn bytes(&self) -> usize {
         let streams: usize = self.streams.iter().map(StreamDescription::bytes).sum();
         let packets: usize = self.packets.iter().map(DataPacket::bytes).sum();
@@ -139,14 +142,14 @@ impl StreamDescription {
 }
 
 impl DataPacket {
-    /// About how many bytes it takes.
+    /// Returns the approximate size in bytes.
     pub fn bytes(&self) -> usize {
         DATA_HEAD_BYTES + self.payload.len()
     }
 }
 
 impl PacketReply {
-    /// Whether all of the packet is stored.
+    /// Returns whether the whole packet is stored.
     pub fn is_stored(&self) -> bool {
         !self.unknown && self.problem.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a node shall run: a type of probe with all its settings.
+//! The plan of a probe that a node runs: its type with all settings.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,34 +11,34 @@ use crate::{
     uplink::{MOST_PRIORITY, Rule, RuleError},
 };
 
-/// What can be set for probes of all types.
+/// The settings that probes of all types have.
 const COMMON: [&str; 7] = ["every", "enabled", "thin", "wire", "keep", "batch", "priority"];
 
-/// A probe that a node shall run.
+/// The plan of a probe that a node runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its name on the node.
+    /// The name of the probe on the node.
     pub instance: String,
-    /// Its type.
+    /// The type of the probe.
     pub probe: &'static ProbeType,
     /// The time between two samples, from a millisecond to a day.
     pub every: Duration,
-    /// The wire of its topic; `None` for the node's.
+    /// The wire of the topic; `None` for the node's wire.
     pub wire: Option<String>,
-    /// Its parameters.
+    /// The parameters of the probe.
     pub settings: Settings,
     /// Which samples are sent.
     pub thin: Thinning,
     /// How samples are kept for a collector, if the node has one.
     pub rule: Rule,
-    /// Whether it is sampled when it is due and somebody listens, or a collector gets the samples.
+    /// Whether the probe is sampled when it is due and has a subscriber or a collector.
     pub enabled: bool,
-    /// What a program has said of a probe whose samples it sends to the node's socket.
+    /// The declaration of a probe whose samples a program sends to the node's socket.
     pub declared: Option<Arc<DeclaredProbe>>,
 }
 
 impl Plan {
-    /// A probe under the name of its type, with its defaults.
+    /// Makes the plan of a probe with the name and the defaults of its type.
     pub fn of(probe: &'static ProbeType) -> Plan {
         let settings = Settings::default();
         let (instance, every) = (probe.name.to_owned(), probe.every);
@@ -46,32 +46,32 @@ impl Plan {
         Plan { instance, probe, every, wire: None, settings, thin, rule, enabled: true, declared: None }
     }
 
-    /// The identity of the type.
+    /// Returns the UUID of the type.
     pub fn uuid(&self) -> Uuid {
         self.declared.as_ref().map_or(self.probe.uuid, |declared| declared.uuid)
     }
 
-    /// The version of the type.
+    /// Returns the version of the type.
     pub fn version(&self) -> &str {
         self.declared.as_ref().map_or(self.probe.version, |declared| &declared.version)
     }
 
-    /// The text that defines the type, in PDL.
+    /// Returns the text that defines the type, in PDL.
     pub fn pdl(&self) -> &str {
         self.declared.as_ref().map_or_else(|| self.probe.pdl.text(), |declared| &declared.pdl)
     }
 
-    /// The type of the samples.
+    /// Returns the type of the samples.
     pub fn schema(&self) -> &Schema {
         self.declared.as_ref().map_or_else(|| (self.probe.shape)().schema(), |declared| declared.shape().schema())
     }
 
-    /// Whether it is sampled when its time has come.
+    /// Returns whether the schedule decides when the probe is sampled.
     pub(crate) fn is_due_by_time(&self) -> bool {
         self.enabled && self.declared.is_none()
     }
 
-    /// Changes the plan: `every` in seconds, `enabled`, `wire`, `thin` ([`Thinning`]), `keep`,
+    /// Changes a setting: `every` in seconds, `enabled`, `wire`, `thin` ([`Thinning`]), `keep`,
     /// `batch` and `priority` ([`Rule`]), or a parameter.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), MeasureError> {
         let wrong = |expected: &str| MeasureError::Value {

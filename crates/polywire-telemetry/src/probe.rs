@@ -1,5 +1,5 @@
-//! What a probe is: a type of samples with an identity, units and parameters ([`ProbeType`]), and
-//! something that measures them ([`Probe`]).
+//! Probes: a type of samples with an identity, units and parameters ([`ProbeType`]), and an object
+//! that measures the samples ([`Probe`]).
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -16,14 +16,14 @@ use crate::{MeasureError, Uuid, host::Host};
 /// A moment on two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Time since any fixed moment, on a clock that never steps.
+    /// The time since some fixed moment, on a clock that never steps.
     pub steady: Duration,
-    /// Nanoseconds since 1970-01-01, on the clock that people set.
+    /// Nanoseconds since 1970-01-01, on the system's real-time clock.
     pub wall_ns: i64,
 }
 
 impl Moment {
-    /// Seconds since an earlier moment, on the steady clock.
+    /// Returns the seconds since an earlier moment, on the steady clock.
     ///
     /// ```
     /// use polywire_telemetry::Moment;
@@ -37,7 +37,7 @@ impl Moment {
     }
 }
 
-/// A type of probe: what is known before anything is measured.
+/// A type of probe: what is known of a probe before it is opened.
 ///
 /// ```
 /// use polywire_telemetry::{Parameter, Pdl, ProbeType, Settings, system};
@@ -53,15 +53,15 @@ pub struct ProbeType {
     pub name: &'static str,
     /// One line for lists of probes.
     pub summary: &'static str,
-    /// The identity of the type over all its versions.
+    /// The UUID of the type over all its versions.
     pub uuid: Uuid,
     /// The version, as PDL writes it.
     pub version: &'static str,
     /// The text of the PDL file that defines the type of the samples.
     pub pdl: Pdl,
-    /// The time between two samples if nobody says otherwise.
+    /// The default time between two samples.
     pub every: Duration,
-    /// What can be set when a probe is opened.
+    /// The parameters that can be set when a probe is opened.
     pub parameters: &'static [Parameter],
     /// The type of the samples.
     pub shape: fn() -> &'static Shape,
@@ -81,14 +81,14 @@ impl fmt::Debug for ProbeType {
 /// The text of a PDL file.
 #[derive(Clone, Copy)]
 pub enum Pdl {
-    /// A file that somebody wrote.
+    /// A file that was written by hand.
     File(&'static str),
-    /// The file of a type that is defined in Rust.
+    /// The file of a type that is defined in Rust, generated at the first call.
     Of(fn() -> &'static str),
 }
 
 impl Pdl {
-    /// The text.
+    /// Returns the text.
     pub fn text(self) -> &'static str {
         match self {
             Pdl::File(text) => text,
@@ -100,15 +100,15 @@ impl Pdl {
 /// A parameter of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name.
+    /// The name of the parameter.
     pub name: &'static str,
-    /// What it changes, with the unit.
+    /// What the parameter changes, with the unit.
     pub summary: &'static str,
-    /// Its value if nobody sets it.
+    /// The default value.
     pub default: &'static str,
 }
 
-/// Values of a probe's parameters. What is not set has its default.
+/// Values of a probe's parameters. A parameter that is not set has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings(BTreeMap<&'static str, String>);
 
@@ -132,12 +132,12 @@ impl Settings {
         Ok(())
     }
 
-    /// The value of a parameter, or its default.
+    /// Returns the value of a parameter, or its default.
     pub fn get(&self, parameter: &Parameter) -> &str {
         self.0.get(parameter.name).map_or(parameter.default, String::as_str)
     }
 
-    /// The value of a parameter that is a number from 1 to `most`.
+    /// Returns the value of a parameter that is a number from 1 to `most`.
     pub fn number(&self, parameter: &Parameter, most: usize) -> Result<usize, MeasureError> {
         let text = self.get(parameter);
         let number = text.parse().ok().filter(|number| (1..=most).contains(number));
@@ -151,23 +151,23 @@ impl Settings {
 
 /// An open probe.
 ///
-/// It keeps its latest sample, so that the sample is measured once and then compared, printed and
-/// encoded. It starts no thread: whoever holds it decides when to sample.
+/// A probe stores its latest sample, so that the sample is measured once and then compared, printed
+/// and encoded. A probe starts no thread: its owner decides when to sample.
 pub trait Probe: Send {
-    /// The type of the samples.
+    /// Returns the type of the samples.
     fn schema(&self) -> &Schema;
 
     /// Measures a new sample. After an error, the latest sample has no meaning.
     fn sample(&mut self, now: Moment) -> Result<(), MeasureError>;
 
-    /// The latest sample.
+    /// Returns the latest sample.
     fn view(&self) -> ValueRef<'_>;
 
     /// Compiles an encoder for the samples, which [`Probe::encode`] then uses.
     fn set_format(&mut self, codec: &dyn Codec, options: &Options) -> Result<(), BuildError>;
 
     /// Appends the latest sample in the format of the last [`Probe::set_format`]. Returns false,
-    /// and appends nothing, if there was none.
+    /// and appends nothing, if no format was set.
     fn encode(&self, out: &mut Vec<u8>) -> Result<bool, CodecError>;
 
     /// Opens a publisher for the samples, or changes its wire.
@@ -176,14 +176,14 @@ pub trait Probe: Send {
     /// Publishes the latest sample; does nothing before [`Probe::advertise`].
     fn publish(&self) -> Result<(), PublishError>;
 
-    /// How many subscribers want the samples.
+    /// Returns the number of subscribers that accept the samples.
     fn subscribers(&self) -> usize;
 
     /// Withdraws the publisher.
     fn withdraw(&mut self);
 }
 
-/// Fills in samples. A function with these arguments is one, too.
+/// Measures samples. A function with these arguments implements it, too.
 ///
 /// ```
 /// use polywire_telemetry::{Measure, MeasureError, Moment};
@@ -202,7 +202,7 @@ pub trait Probe: Send {
 /// # Ok::<(), MeasureError>(())
 /// ```
 pub trait Measure<V>: Send + 'static {
-    /// Writes a new sample over an older one.
+    /// Replaces the previous sample by a new one.
     fn measure(&mut self, now: Moment, sample: &mut V) -> Result<(), MeasureError>;
 }
 
@@ -212,7 +212,7 @@ impl<V, F: FnMut(Moment, &mut V) -> Result<(), MeasureError> + Send + 'static> M
     }
 }
 
-/// Codings whose values can be looked at: those of Rust types and of records.
+/// Codings whose values can be inspected: those of Rust types and of records.
 ///
 /// ```
 /// use polywire::coding::{Coding, Typed};
@@ -225,9 +225,9 @@ impl<V, F: FnMut(Moment, &mut V) -> Result<(), MeasureError> + Send + 'static> M
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Samples: Coding {
-    /// The type.
+    /// Returns the type.
     fn shape_of(&self) -> &Shape;
-    /// The value's members.
+    /// Returns a view of the value's members.
     fn view(value: &Self::Value) -> ValueRef<'_>;
 }
 
@@ -278,14 +278,14 @@ pub struct Instrument<C: Samples, M> {
 }
 
 impl<C: Samples, M: Measure<C::Value>> Instrument<C, M> {
-    /// A probe that has no sample yet.
+    /// Makes a probe that has no sample yet.
     pub fn new(coding: C, measure: M) -> Self {
         let value = coding.default_value();
         Instrument { coding, measure, value, encoder: None, publisher: None }
     }
 }
 
-/// A probe of a Rust type.
+/// Makes a probe whose samples have a Rust type.
 pub(crate) fn boxed<T: Message>(measure: impl Measure<T>) -> Box<dyn Probe> {
     Box::new(Instrument::new(Typed::<T>::default(), measure))
 }

@@ -9,20 +9,21 @@ use std::{
 
 use crate::{Agent, Clocks};
 
-/// The longest time between two turns of a node. Requests wake its thread before.
+/// The longest time between two turns of a node. Requests wake its thread earlier.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The same for a node that programs send samples to, which do not wake it.
+/// The longest time between two turns of a node with sockets, because their samples do not wake its
+/// thread.
 const SHORT_TICK: Duration = Duration::from_millis(50);
 
-/// A node that runs. Dropping it ends the thread; messages that were published may still be on
-/// their way then ([`polywire::Node::flush`]). See [`crate::Application`] for an example.
+/// A node that runs on a thread of its own. Dropping it ends the thread; published messages may
+/// still be under way then ([`polywire::Node::flush`]). See [`crate::Application`] for an example.
 pub struct Runner {
     flushes: Option<Sender<Flush>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// An instance, and where to say whether there is such a probe.
+/// An instance, and the channel for whether the flush was done.
 type Flush = (String, Sender<bool>);
 
 impl Runner {
@@ -34,7 +35,7 @@ impl Runner {
     }
 
     /// Samples and publishes a probe at once, and blocks until that is done. Returns false if there
-    /// is no such probe, or if nobody listens to it.
+    /// is no such probe, or if it has neither a subscriber nor a collector.
     pub fn flush(&self, instance: &str) -> bool {
         let (tell, told) = mpsc::channel();
         let sent = self.flushes.as_ref().is_some_and(|flushes| flushes.send((instance.to_owned(), tell)).is_ok());
@@ -48,7 +49,7 @@ impl Drop for Runner {
         self.flushes = None;
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // Fails if a probe has panicked, which has been reported then.
+            // Fails if a probe has panicked; the panic has been reported already.
             let _ = thread.join();
         }
     }
@@ -60,7 +61,7 @@ fn run(mut agent: Agent, asked: &Receiver<Flush>) {
         agent.turn(clocks.now());
         match asked.try_recv() {
             Ok((instance, tell)) => {
-                // Fails if whoever asked has gone.
+                // Fails if the caller no longer waits.
                 let _ = tell.send(agent.flush(&instance, clocks.now()));
             }
             Err(TryRecvError::Empty) => {

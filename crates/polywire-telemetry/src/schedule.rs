@@ -1,11 +1,11 @@
-//! When each probe is due, as data: whoever holds a schedule asks it and passes the time.
+//! When each probe is due, as data without a clock: the owner of a schedule passes the time.
 
 use std::{collections::BTreeMap, time::Duration};
 
 /// The shortest time between two samples of a probe.
 pub const SHORTEST: Duration = Duration::from_millis(1);
 
-/// The longest one.
+/// The longest time between two samples of a probe.
 pub const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// Probes by number, and when each is due.
@@ -18,7 +18,7 @@ pub const LONGEST: Duration = Duration::from_secs(86_400);
 /// schedule.set(7, ms(100), ms(0));
 /// assert_eq!(schedule.due(ms(0)), [7]);
 /// assert_eq!((schedule.next(), schedule.due(ms(99))), (Some(ms(100)), vec![]));
-/// // After a pause, a probe is due once, and stays in its rhythm.
+/// // After a pause, a probe is due once, and keeps its rhythm.
 /// assert_eq!((schedule.due(ms(450)), schedule.next()), (vec![7], Some(ms(500))));
 /// schedule.remove(7);
 /// assert_eq!(schedule.next(), None);
@@ -35,8 +35,8 @@ struct Entry {
 }
 
 impl Schedule {
-    /// Adds a probe that is due at once, or changes how often it is due. Times below
-    /// 1 ms or above a day count as these.
+    /// Adds a probe that is due at once, or changes how often it is due. Times are clamped to the
+    /// range from 1 ms to one day.
     pub fn set(&mut self, probe: usize, every: Duration, now: Duration) {
         self.entries.insert(probe, Entry { every: every.clamp(SHORTEST, LONGEST), next: now });
     }
@@ -46,12 +46,13 @@ impl Schedule {
         self.entries.remove(&probe);
     }
 
-    /// The probes that are due, in the order of their numbers. Each is due again after its time.
+    /// Returns the probes that are due, in the order of their numbers, and schedules their next
+    /// turns.
     pub fn due(&mut self, now: Duration) -> Vec<usize> {
         let due = self.entries.iter_mut().filter(|(_, entry)| entry.next <= now);
         due.map(|(probe, entry)| {
             let missed = (now - entry.next).as_nanos() / entry.every.as_nanos();
-            // A pause of more turns than that begins a new rhythm.
+            // After a pause of more turns than fit into 32 bits, a new rhythm begins.
             let turns = u32::try_from(missed + 1);
             entry.next = turns.map_or(now + entry.every, |turns| entry.next + entry.every * turns);
             *probe
@@ -59,7 +60,7 @@ impl Schedule {
         .collect()
     }
 
-    /// When the next probe is due; `None` if there is none.
+    /// Returns the time at which the next probe is due; `None` if there is none.
     pub fn next(&self) -> Option<Duration> {
         self.entries.values().map(|entry| entry.next).min()
     }

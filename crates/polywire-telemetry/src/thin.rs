@@ -1,4 +1,4 @@
-//! Thinning: a sample is sent only if those who have the previous one could not go on with it.
+//! Thinning: a sample is sent only if subscribers cannot derive it from the samples sent before.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -6,24 +6,24 @@ use polywire::extend::layout::ValueRef;
 
 use crate::{MeasureError, Moment};
 
-/// The most rules of a thinning.
+/// The maximum number of rules of a thinning.
 const MOST_RULES: usize = 256;
 
-/// The member that says what time rates cover. It differs in every sample and is no measurement.
+/// The member with the time that rates cover. It differs in every sample and is not a measurement.
 const INTERVAL: &str = "interval_s";
 
 /// Which samples are sent.
 ///
-/// As text: `off` sends all of them, and is the default; `change` sends those that differ from the
-/// last one that was sent; a list such as `pressure=0.5,cores.busy_percent=5,*=1` also holds back
-/// numbers that are at most so far from the last one sent. A rule names a member by its path
-/// without indexes, or `*` for all numbers that no rule names. `heartbeat=60` sends a sample at the
-/// latest 60 seconds after the last one. Whatever is no number counts if it differs at all, and
-/// `interval_s`, the time that rates cover, never counts.
+/// As text: `off` sends all samples, and is the default; `change` sends those that differ from the
+/// last sample sent; a list such as `pressure=0.5,cores.busy_percent=5,*=1` also holds samples back
+/// whose numbers differ from the last ones sent by at most these bounds. A rule names a member by
+/// its path without indexes, or `*` for all numbers that no rule names. `heartbeat=60` sends a
+/// sample at the latest 60 seconds after the last one. Any difference counts in values that are not
+/// numbers, and `interval_s`, the time that rates cover, is ignored.
 ///
-/// With the word `line`, a number is compared with where the line through the last two samples
-/// sent has it at that time ([`extrapolate`]), and not with the last one sent: a level that rises
-/// steadily then costs two samples. Figures that jump to and fro cost more than without it.
+/// With the word `line`, a number is compared with the extrapolation of the last two samples sent
+/// ([`extrapolate`]), instead of the last one: a level that rises steadily then takes two samples.
+/// Numbers that fluctuate take more samples than without it.
 ///
 /// ```
 /// use polywire_telemetry::Thinning;
@@ -39,7 +39,7 @@ pub struct Thinning {
     /// `None` sends every sample.
     rules: Option<Vec<(String, f64)>>,
     heartbeat: Option<Duration>,
-    /// Whether numbers go on along a line.
+    /// Whether numbers are extrapolated along a line.
     line: bool,
 }
 
@@ -95,7 +95,7 @@ impl Thinning {
     }
 }
 
-/// Decides for one probe, sample by sample.
+/// Decides for each sample of one probe whether to send it.
 ///
 /// ```
 /// use polywire::extend::layout::ValueRef;
@@ -106,7 +106,7 @@ impl Thinning {
 /// let (mut thinner, now) = (Thinner::new("level=0.5".parse()?), Moment::default());
 /// let sent = [1.0, 1.4, 1.5, 1.6, 1.2, 1.0].map(|level| thinner.sends(ValueRef::of(&Tank { level }), now));
 /// assert_eq!(sent, [true, false, false, true, false, true]);
-/// // Somebody new needs the next sample whatever it is.
+/// // A new subscriber needs the next sample in any case.
 /// thinner.reset();
 /// assert!(thinner.sends(ValueRef::of(&Tank { level: 1.0 }), now));
 /// # Ok::<(), polywire_telemetry::MeasureError>(())
@@ -115,9 +115,9 @@ impl Thinning {
 pub struct Thinner {
     thinning: Thinning,
     last: Sent,
-    /// The one before it, if the line goes through both.
+    /// The sample sent before `last`, if numbers are extrapolated from both.
     before: Option<Sent>,
-    /// How many samples are to be sent whatever they are.
+    /// The number of samples that are to be sent in any case.
     must: usize,
 }
 
@@ -135,7 +135,7 @@ struct Leaf {
     bound: f64,
 }
 
-/// Text and the like are kept as they print.
+/// A value that is compared. Text and other types are kept in their debug format.
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
     Int(i128),
@@ -146,24 +146,25 @@ enum Value {
 }
 
 impl Thinner {
-    /// Sends the first sample, and the second one as well if the thinning goes by lines.
+    /// Makes a thinner. It sends the first sample, and also the second one if numbers are
+    /// extrapolated.
     pub fn new(thinning: Thinning) -> Thinner {
         let mut thinner = Thinner { thinning, ..Thinner::default() };
         thinner.reset();
         thinner
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn thinning(&self) -> &Thinning {
         &self.thinning
     }
 
-    /// Sends the next sample whatever it is, or the next two if the thinning goes by lines.
+    /// Sends the next sample in any case, and also the one after it if numbers are extrapolated.
     pub fn reset(&mut self) {
         self.must = 1 + usize::from(self.thinning.line);
     }
 
-    /// Whether this sample is to be sent. If so, later samples are compared with it.
+    /// Returns whether this sample is to be sent. If so, later samples are compared with it.
     pub fn sends(&mut self, sample: ValueRef<'_>, now: Moment) -> bool {
         if self.thinning.rules.is_none() {
             return true;
@@ -184,10 +185,10 @@ impl Thinner {
 }
 
 impl Sent {
-    /// Whether those who have `last`, and `before` if a line goes through both, know this sample as
-    /// exactly as the bounds demand.
+    /// Returns whether a receiver of `last`, and of `before` for an extrapolation, knows this
+    /// sample within the bounds.
     fn is_expected(&self, last: &Sent, before: Option<&Sent>) -> bool {
-        // How far along the line this sample is, in distances between the two that it goes through.
+        // The time after `last`, in units of the time between `before` and `last`.
         let along = before.map_or(0.0, |before| along(before.at.wall_ns, last.at.wall_ns, self.at.wall_ns));
         let before = before.unwrap_or(last);
         self.leaves.len() == last.leaves.len()
@@ -203,7 +204,7 @@ impl Sent {
 impl Value {
     fn is_near(&self, last: &Value, before: &Value, along: f64, bound: f64) -> bool {
         match (self, last) {
-            // Every number is as near as that, also one that is none.
+            // Any number is within an infinite bound, also NaN.
             (Value::Int(_), Value::Int(_)) | (Value::Float(_), Value::Float(_)) if bound == f64::INFINITY => true,
             (Value::Int(new), Value::Int(last)) => {
                 let step = if let Value::Int(before) = before { (last - before) as f64 * along } else { 0.0 };
@@ -218,11 +219,12 @@ impl Value {
     }
 }
 
-/// Where the line through two samples has a number at a time; times are in nanoseconds. The second
-/// sample's value if it is not later than the first, or if there is no such line.
+/// Extrapolates a number linearly from two samples to a time; times are in nanoseconds. Returns the
+/// second sample's value if it is not later than the first one, if the time is not later than the
+/// second one, or if the extrapolated change is not finite.
 ///
-/// Whoever gets samples that [`Thinning`] by `line` has thinned reads them with this: the result is
-/// as near to what was measured then as the bound says.
+/// A receiver of samples that [`Thinning`] by `line` has thinned uses this function: the result
+/// differs from the measured value at that time by at most the bound.
 ///
 /// ```
 /// use polywire_telemetry::extrapolate;
@@ -239,15 +241,15 @@ fn on_line(before: f64, last: f64, along: f64) -> f64 {
     if step.is_finite() { last + step } else { last }
 }
 
-/// How far a time is behind the second one, in distances between the first and the second. 0 if
-/// they are not in order.
+/// Returns the time after `last_ns`, in units of the time between `before_ns` and `last_ns`.
+/// Returns 0 if the times are not in order.
 fn along(before_ns: i64, last_ns: i64, at_ns: i64) -> f64 {
     let distance = i128::from(last_ns) - i128::from(before_ns);
     let behind = i128::from(at_ns) - i128::from(last_ns);
     if distance > 0 && behind > 0 { behind as f64 / distance as f64 } else { 0.0 }
 }
 
-/// The leaves of a value, in their order. A path has the names of members, without indexes.
+/// Collects the leaves of a value, in order. A path has the names of members, without indexes.
 fn collect(thinning: &Thinning, path: &mut String, value: ValueRef<'_>, leaves: &mut Vec<Leaf>) {
     let value = match value {
         ValueRef::Struct(value) => {
@@ -290,7 +292,7 @@ mod tests {
         Moment { steady: Duration::from_millis(ms as u64), wall_ns: ms * 1_000_000 }
     }
 
-    /// The samples of those that are sent, with their times in milliseconds.
+    /// Returns the indexes of the samples that are sent, given samples with times in milliseconds.
     fn sent(thinning: &str, samples: &[(i64, Tank)]) -> Vec<usize> {
         let mut thinner = Thinner::new(thinning.parse().expect("a thinning"));
         (0..samples.len()).filter(|&n| thinner.sends(ValueRef::of(&samples[n].1), at(samples[n].0))).collect()
@@ -305,7 +307,7 @@ mod tests {
         let ramp: Vec<_> = (0..1000).map(|n| (n * 100, tank(n as f64 / 3.0, n * 7))).collect();
         assert_eq!(sent("line,*=0.01", &ramp), [0, 1]);
         assert_eq!(sent("*=0.01", &ramp).len(), 1000);
-        // A bend costs two as well: the sample behind it, and the one that shows its direction.
+        // A bend also takes two samples: the one after it, and the one that shows its direction.
         let bent: Vec<_> = (0..1000).map(|n| (n * 100, tank(n.min(500) as f64, 0))).collect();
         assert_eq!(sent("line,*=0.01", &bent), [0, 1, 501, 502]);
         assert_eq!(sent("line,*=0.01,heartbeat=30", &ramp), [0, 1, 301, 601, 901]);
@@ -336,7 +338,8 @@ mod tests {
     }
 
     proptest! {
-        /// Who has the samples that were sent is never further off than the bound, at any sample.
+        /// At any sample, what a receiver extrapolates differs from the sample by at most the
+        /// bound.
         #[test]
         fn the_bound_is_kept(
             steps in prop::collection::vec((1_i64..2000, -3.0_f64..3.0, -40_i64..40), 1..200),

@@ -1,4 +1,4 @@
-//! Identities of probes and nodes.
+//! UUIDs of probes and nodes.
 
 use std::{fmt, str::FromStr};
 
@@ -23,13 +23,14 @@ pub struct Uuid(pub [u8; 16]);
 pub struct UuidError;
 
 impl Uuid {
-    /// A UUID with these 128 bits, such as `Uuid::of(0xb049990b_17aa_4ca2_8806_e89329963788)`.
+    /// Returns a UUID with these 128 bits, such as
+    /// `Uuid::of(0xb049990b_17aa_4ca2_8806_e89329963788)`.
     pub const fn of(bits: u128) -> Uuid {
         Uuid(bits.to_be_bytes())
     }
 
-    /// A random UUID (version 4). Every new [`polywire::Node`] draws such a number, from the source
-    /// of randomness that all its identities come from.
+    /// Makes a random UUID (version 4). The randomness is that of [`polywire::Node`], which draws a
+    /// random identity for every new node.
     pub fn random() -> Uuid {
         let mut bytes = polywire::Node::new().hello().node.0;
         bytes[6] = bytes[6] & 0x0f | 0x40;

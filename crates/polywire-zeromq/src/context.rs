@@ -1,4 +1,4 @@
-//! Contexts: what sockets share.
+//! Contexts, which sockets share.
 
 use std::{
     ffi::c_void,
@@ -12,11 +12,11 @@ use crate::{
     socket::{Kind, Socket},
 };
 
-/// Most sockets of a context.
+/// The maximum number of sockets of a context.
 const MOST_SOCKETS: i32 = 16_384;
 
-/// A context of libzmq, with its thread for input and output. Clones are the same context; it ends
-/// with the last of them and of their sockets. Addresses `inproc://` reach sockets of the same
+/// A context of libzmq, with its I/O thread. Clones refer to the same context. It ends when its
+/// last clone and its last socket are dropped. `inproc://` endpoints connect sockets of the same
 /// context.
 #[derive(Clone)]
 pub struct Context(Arc<Owned>);
@@ -25,11 +25,11 @@ pub(crate) struct Owned(NonNull<c_void>);
 
 // SAFETY: libzmq's contexts may be used from any thread, by several at a time.
 unsafe impl Send for Owned {}
-// SAFETY: calls of several threads at a time are part of libzmq's promise for contexts.
+// SAFETY: libzmq permits calls of several threads at a time for the same context.
 unsafe impl Sync for Owned {}
 
 impl Context {
-    /// A new context. Fails if the process has too many open files or no memory.
+    /// Creates a context. Fails if the process has too many open files or no memory.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -38,7 +38,7 @@ impl Context {
     /// # Ok::<(), polywire_zeromq::Error>(())
     /// ```
     pub fn new() -> Result<Context, Error> {
-        // SAFETY: it has no conditions.
+        // SAFETY: the call has no preconditions.
         let context = NonNull::new(unsafe { raw::zmq_ctx_new() }).ok_or_else(Error::last)?;
         let context = Context(Arc::new(Owned(context)));
         // SAFETY: the context lives.
@@ -46,8 +46,8 @@ impl Context {
         Ok(context)
     }
 
-    /// The context that all parts of the process share that ask for it here, so that they reach
-    /// each other by `inproc://`. It lives as long as the process.
+    /// Returns the context that the whole process shares. All callers get the same context, so that
+    /// their sockets reach each other by `inproc://`. It lives as long as the process.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -67,7 +67,8 @@ impl Context {
         }
     }
 
-    /// A socket of this context. Fails if the context has too many, or the process too many files.
+    /// Creates a socket of this context. Fails if the context has too many sockets, or the process
+    /// too many open files.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -91,8 +92,8 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it: sockets hold it while they are open. An interrupted call has
-        // ended nothing and is made again.
+        // SAFETY: nobody else uses the context: each socket holds a reference to it while it is
+        // open. An interrupted call has ended nothing and is repeated.
         while check(unsafe { raw::zmq_ctx_term(self.pointer()) }).is_err_and(Error::is_again) {}
     }
 }

@@ -4,7 +4,7 @@ use std::{ffi::CStr, fmt};
 
 use crate::raw;
 
-/// An error number of libzmq: one of the system, or one of its own.
+/// An error number of libzmq: one of the system's, or one of libzmq's own.
 ///
 /// ```
 /// use polywire_zeromq::{Context, Kind};
@@ -17,7 +17,7 @@ use crate::raw;
 pub struct Error(i32);
 
 impl Error {
-    /// The number, as in the system's `errno.h`.
+    /// Returns the number, as in the system's `errno.h`.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -29,26 +29,26 @@ impl Error {
         self.0
     }
 
-    /// The error of the call that this thread has just made.
+    /// Returns the error of the call that this thread has just made.
     pub(crate) fn last() -> Error {
-        // SAFETY: it reads a number of this thread.
+        // SAFETY: the call only reads a number of this thread.
         Error(unsafe { raw::zmq_errno() })
     }
 
     pub(crate) fn invalid() -> Error {
-        /// `EINVAL` of all systems.
+        /// `EINVAL`, which has this number on all systems.
         const INVALID: i32 = 22;
         Error(INVALID)
     }
 
-    /// Whether the call would have to wait, or was interrupted by a signal.
+    /// Returns whether the call would have to wait, or was interrupted by a signal.
     pub(crate) fn is_again(self) -> bool {
         let kind = std::io::Error::from_raw_os_error(self.0).kind();
         matches!(kind, std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted)
     }
 }
 
-/// The result of a call that returns -1 if it fails.
+/// Converts the result of a call that returns -1 if it fails.
 pub(crate) fn check(returned: i32) -> Result<i32, Error> {
     if returned < 0 { Err(Error::last()) } else { Ok(returned) }
 }

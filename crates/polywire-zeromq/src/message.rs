@@ -1,30 +1,30 @@
-//! A frame that was received.
+//! Received frames.
 
 use std::{ops::Deref, slice};
 
 use crate::{error::check, raw};
 
 /// One frame of a message, received by [`Socket::receive`](crate::Socket::receive). Its bytes stay
-/// until the next one is received into it.
+/// valid until the next frame is received into it.
 pub struct Message(raw::MessageBytes);
 
 // SAFETY: a frame is memory without ties to a thread; its count of references is atomic.
 unsafe impl Send for Message {}
 
 impl Message {
-    /// An empty frame.
+    /// Creates an empty frame.
     ///
     /// ```
     /// assert!(polywire_zeromq::Message::new().is_empty());
     /// ```
     pub fn new() -> Message {
         let mut message = Message(raw::MessageBytes([0; 64]));
-        // SAFETY: it writes the 64 bytes, and cannot fail.
+        // SAFETY: the call writes the 64 bytes, and cannot fail.
         unsafe { raw::zmq_msg_init(&mut message.0) };
         message
     }
 
-    /// Whether another frame of the same message follows.
+    /// Returns whether another frame of the same message follows.
     ///
     /// ```
     /// assert!(!polywire_zeromq::Message::new().has_more());

@@ -1,4 +1,4 @@
-//! What a socket tells of its connections.
+//! Events of a socket's connections.
 
 use std::{
     ffi::CString,
@@ -7,20 +7,20 @@ use std::{
 
 use crate::{error::Error, message::Message, raw, socket::Socket, wait::Wait};
 
-/// Something that happened to a connection.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// A peer is there, and both have introduced themselves.
+    /// A peer has connected, and the handshake has succeeded.
     Connected,
-    /// A peer has gone.
+    /// A peer has disconnected.
     Disconnected,
 }
 
-/// What happens to the connections of a socket, made by [`Socket::monitor`].
+/// The events of a socket's connections, created by [`Socket::monitor`].
 pub struct Monitor(Socket);
 
 impl Monitor {
-    /// An endpoint of its own, as text for either side.
+    /// Returns a unique endpoint for a monitor, as text for each side.
     pub(crate) fn endpoint() -> (String, CString) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("inproc://polywire-monitor-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -33,7 +33,7 @@ impl Monitor {
         Ok(Monitor(socket))
     }
 
-    /// The socket to [`wait`](crate::wait) for.
+    /// Returns the socket to [`wait`](crate::wait) for.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind, wait};
@@ -47,7 +47,7 @@ impl Monitor {
         &self.0
     }
 
-    /// What happened next. `None` if nothing has. It does not wait.
+    /// Returns the next event, or `None` if there is none. Does not wait.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Happening, Kind, wait};

@@ -64,6 +64,6 @@ pub(crate) const IPV6: c_int = 42;
 pub(crate) const XPUB_NODROP: c_int = 69;
 pub(crate) const HEARTBEAT_IVL: c_int = 75;
 
-// What a monitor tells.
+// Events that a monitor reports.
 pub(crate) const HANDSHAKE_SUCCEEDED: c_int = 0x1000;
 pub(crate) const DISCONNECTED: c_int = 0x0200;

@@ -19,22 +19,22 @@ use crate::{
     wait::Wait,
 };
 
-/// What a socket is for.
+/// The type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Kind {
-    /// One end of two, here for what a socket tells of itself.
+    /// One end of a pair, which receives the events of a monitored socket.
     Pair = 0,
     /// Publishes.
     Pub = 1,
     /// Subscribes.
     Sub = 2,
-    /// Receives what others push.
+    /// Receives what [`Kind::Push`] sockets send.
     Pull = 7,
-    /// Sends to one of those who pull.
+    /// Sends each message to one of the connected [`Kind::Pull`] sockets.
     Push = 8,
-    /// Publishes, and receives what its subscribers want: 1 for a subscription that is the first,
-    /// 0 for the last that has gone, and the first bytes of the topics.
+    /// Publishes, and receives the subscriptions of its peers: a byte 1 for the first subscription
+    /// to a prefix, or 0 when the last one has ended, and then the prefix.
     XPub = 9,
 }
 
@@ -42,13 +42,14 @@ pub enum Kind {
 pub struct Socket {
     socket: NonNull<c_void>,
     context: Arc<Owned>,
-    /// The time-outs that are set, in milliseconds: -1 for none, as at first.
+    /// The timeouts that are set on the socket, in milliseconds: -1 for none, which is the default.
     sends_for: Cell<c_int>,
     receives_for: Cell<c_int>,
 }
 
-// SAFETY: libzmq lets a socket go from one thread to another, if what the first one did happens
-// before what the other one does. A move in Rust is such. It is not `Sync`, since it has a pointer.
+// SAFETY: libzmq permits a socket to move from one thread to another, if the first thread's calls
+// happen before those of the other thread. A move in Rust ensures this. A socket is not `Sync`,
+// since it has a pointer.
 unsafe impl Send for Socket {}
 
 impl Socket {
@@ -59,8 +60,8 @@ impl Socket {
         Ok(Socket { socket, context, sends_for: Cell::new(-1), receives_for: Cell::new(-1) })
     }
 
-    /// Binds an endpoint, as `tcp://127.0.0.1:5556`, `ipc:///tmp/a` or `inproc://a`. A TCP port `*`
-    /// is chosen by the system.
+    /// Binds an endpoint, as `tcp://127.0.0.1:5556`, `ipc:///tmp/a` or `inproc://a`. For the TCP
+    /// port `*`, the system chooses one.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -75,7 +76,7 @@ impl Socket {
         check(unsafe { raw::zmq_bind(self.pointer(), endpoint.as_ptr()) }).map(drop)
     }
 
-    /// Connects to an endpoint, and again whenever the connection has ended. It does not wait.
+    /// Connects to an endpoint, and reconnects whenever the connection has ended. Does not wait.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -88,7 +89,8 @@ impl Socket {
         check(unsafe { raw::zmq_connect(self.pointer(), endpoint.as_ptr()) }).map(drop)
     }
 
-    /// The endpoint that was bound or connected last, with the port that the system has chosen.
+    /// Returns the endpoint that was bound or connected last, with the port that the system has
+    /// chosen.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -107,8 +109,8 @@ impl Socket {
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// Sends a message of these frames to all that want it. False if it would have to wait for
-    /// longer: nothing was sent then.
+    /// Sends a message of these frames to all that want it. Returns false if it would have to wait
+    /// for longer than `wait`, or a signal interrupts it; then nothing was sent.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind, Wait};
@@ -126,7 +128,8 @@ impl Socket {
                 match check(sent) {
                     Ok(_) => break,
                     Err(error) if error.is_again() && at == 0 => return Ok(false),
-                    // A signal: the frames before this one have been taken.
+                    // A signal has interrupted the call. libzmq has accepted the frames before this
+                    // one.
                     Err(error) if error.is_again() => {}
                     Err(error) => return Err(error),
                 }
@@ -135,7 +138,8 @@ impl Socket {
         Ok(true)
     }
 
-    /// Receives the next frame. False if none came in time.
+    /// Receives the next frame. Returns false if none arrived in time, or a signal interrupts the
+    /// call.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind, Message, Wait};
@@ -153,7 +157,7 @@ impl Socket {
         }
     }
 
-    /// Whether something can be received at once.
+    /// Returns whether something can be received at once.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -168,8 +172,9 @@ impl Socket {
         Ok(events & c_int::from(raw::POLLIN) != 0)
     }
 
-    /// A descriptor that becomes readable when something may have changed: then
-    /// [`Socket::is_readable`] says what. It must not be read. Fails if the process has too many.
+    /// Returns a descriptor that becomes readable when the socket may have become readable: then
+    /// check [`Socket::is_readable`]. The descriptor must not be read. Fails if the process has too
+    /// many.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind, wait};
@@ -188,7 +193,8 @@ impl Socket {
         if got.is_err() || fd < 0 {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        // SAFETY: the descriptor is open for as long as the socket is, and the result is another.
+        // SAFETY: the descriptor is open for as long as the socket is, and the result is a
+        // duplicate.
         unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
     }
 
@@ -216,7 +222,7 @@ impl Socket {
         self.set_bytes(raw::UNSUBSCRIBE, prefix)
     }
 
-    /// How long the socket goes on sending after it was closed.
+    /// Sets how long the socket continues to send after it was closed.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -227,7 +233,7 @@ impl Socket {
         self.set(raw::LINGER, milliseconds(linger))
     }
 
-    /// First and longest pause between attempts to connect.
+    /// Sets the first and the longest pause between attempts to connect.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -240,8 +246,8 @@ impl Socket {
         self.set(raw::RECONNECT_IVL_MAX, milliseconds(longest))
     }
 
-    /// Messages that may wait for a peer, and that may have come and not been received (the
-    /// high-water marks). 0 for any number.
+    /// Sets the high-water marks: how many messages may wait for a peer, and how many may have
+    /// arrived and not been received. 0 means no limit.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -254,7 +260,8 @@ impl Socket {
         self.set(raw::RCVHWM, messages)
     }
 
-    /// Longest frame that a peer may send, in bytes. The connection ends if one is longer.
+    /// Sets the maximum length of a peer's frames in bytes. The connection ends if a frame is
+    /// longer.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -265,7 +272,7 @@ impl Socket {
         self.set_bytes(raw::MAXMSGSIZE, &i64::try_from(bytes).unwrap_or(i64::MAX).to_ne_bytes())
     }
 
-    /// Whether host names and addresses may be those of IPv6. Not by default.
+    /// Sets whether host names and addresses may be those of IPv6. The default is false.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -276,7 +283,7 @@ impl Socket {
         self.set(raw::IPV6, c_int::from(is_on))
     }
 
-    /// Asks silent peers this often whether they are there, and ends the connection of one that
+    /// Sends heartbeats to silent peers at this interval, and ends the connection of a peer that
     /// does not answer for as long.
     ///
     /// ```
@@ -288,9 +295,9 @@ impl Socket {
         self.set(raw::HEARTBEAT_IVL, milliseconds(pause))
     }
 
-    /// What becomes of a message when too many wait for one of its subscribers. With true, sending
-    /// waits, and nobody gets it; with false, which is the default, those get it who have room. For
-    /// [`Kind::XPub`].
+    /// Sets what happens to a message when the queue of one of its subscribers is full. With true,
+    /// sending waits, and no subscriber receives the message. With false, which is the default, the
+    /// subscribers with room receive it. For [`Kind::XPub`].
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -301,7 +308,7 @@ impl Socket {
         self.set(raw::XPUB_NODROP, c_int::from(is_on))
     }
 
-    /// Tells from now on what happens to the connections of this socket.
+    /// Creates a monitor, which receives the events of this socket's connections from now on.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
@@ -321,7 +328,7 @@ impl Socket {
         self.socket.as_ptr()
     }
 
-    /// The flags of a call that waits like this, for which the socket's time-out is set.
+    /// Sets the socket's timeout for a call that waits like this, and returns the call's flags.
     fn prepare(&self, wait: Wait, option: c_int, set: &Cell<c_int>) -> Result<c_int, Error> {
         let time = match wait {
             Wait::No => return Ok(raw::DONTWAIT),

@@ -1,4 +1,4 @@
-//! Waiting.
+//! Waiting for sockets and descriptors.
 
 use std::{
     ffi::{c_int, c_long},
@@ -18,18 +18,18 @@ use crate::{
 pub enum Wait {
     /// Not at all.
     No,
-    /// So long, at least a millisecond.
+    /// For at most this time, or a millisecond if this is less.
     Most(Duration),
-    /// Until it is done.
+    /// Until the call has succeeded.
     Forever,
 }
 
-/// What [`wait`] has found.
+/// The sockets and descriptors that [`wait`] has found readable.
 pub struct Waited(Vec<bool>);
 
 impl Waited {
-    /// Whether something can be received from the socket of this number; those of descriptors
-    /// follow.
+    /// Returns whether the socket with this number is readable. The numbers of the descriptors
+    /// follow those of the sockets.
     ///
     /// ```
     /// let waited = polywire_zeromq::wait(&[], &[], std::time::Duration::ZERO)?;
@@ -42,7 +42,7 @@ impl Waited {
 }
 
 /// Waits until something can be received from one of the sockets or read from one of the
-/// descriptors, or for `most`, or until a signal comes.
+/// descriptors, or for `most`, or until a signal arrives.
 ///
 /// ```
 /// use std::{io::Write as _, os::fd::AsFd as _, time::Duration};

@@ -1,6 +1,6 @@
-//! Who may publish and subscribe to what: the rules of the configuration's section `[access]`, and
-//! a node's decisions by them. The node asks `Rights` about each channel and each message of a
-//! peer, whatever engine it comes over. The room reads no files, and knows no ports and links.
+//! Access control: who may publish and subscribe to what. The configuration's section `[access]`
+//! has the rules, and a node decides by them. The node asks `Rights` about each channel and each
+//! message of a peer, over every engine. This module reads no files, and knows no ports and links.
 //!
 //! ```toml
 //! [access]                            # once it is there, what no rule allows is refused
@@ -48,14 +48,15 @@ use crate::{
     system,
 };
 
-/// How the reason of every refusal by the rules begins, also on the wire: spec/services.md.
+/// The prefix of the reason of every refusal by the rules, also on the wire: spec/services.md.
 pub(crate) const DENIED: &str = "access denied";
 
-/// Longest sleep before a slowed peer's thread looks whether its node closes.
+/// The longest sleep of a thread that the byte limit of a peer slows down. The thread then checks
+/// whether its node closes.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The rules of a node. A peer may do what at least one of them allows; nodes of the same process
-/// may do everything.
+/// The rules of a node. A peer may do what at least one rule allows. Nodes of the same process may
+/// do everything.
 ///
 /// ```
 /// use polywire::{Config, access::{Access, Rule, Who}};
@@ -75,7 +76,7 @@ pub struct Access {
     pub allow: Vec<Rule>,
 }
 
-/// What some peers may do.
+/// A rule: what the peers that it applies to may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rule {
@@ -85,18 +86,18 @@ pub struct Rule {
     pub publish: Vec<Pattern>,
     /// Patterns of the topics that they may subscribe to.
     pub subscribe: Vec<Pattern>,
-    /// Patterns of the services that they may call. The topics of services are subject to these
-    /// and to [`Rule::serve`] alone.
+    /// Patterns of the services that they may call. For the topics of services, only these patterns
+    /// and those of [`Rule::serve`] count.
     pub request: Vec<Pattern>,
     /// Patterns of the services that they may offer.
     pub serve: Vec<Pattern>,
-    /// Bytes of payloads that each of them may send in a second. If several rules apply to a peer,
-    /// the lowest limit counts.
+    /// Bytes of payloads that each peer may send in a second. If several rules apply to a peer, the
+    /// lowest limit counts.
     pub bytes_per_second: Option<u64>,
 }
 
 impl Access {
-    /// The rules for the holder of a certificate of this name.
+    /// Returns the rules for the holder of a certificate of this name.
     #[cfg(feature = "dds")]
     fn for_certificate(&self, name: &str) -> Vec<&Rule> {
         let who = Principal::Certificate(name.into());
@@ -122,7 +123,7 @@ pub enum Who {
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     rules: RwLock<Rules>,
-    /// Of the peers present, by their limits. Several links of one principal share a meter.
+    /// The meters of the present peers, by limit. Several links of one principal share a meter.
     meters: Mutex<BTreeMap<(Principal, u64), Weak<Meter>>>,
     denied: AtomicU64,
 }
@@ -130,7 +131,7 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct Rules {
     access: Option<Access>,
-    /// Endpoints that the node goes to whoever says so.
+    /// Endpoints to which the node follows a topic, whoever announces that it has moved there.
     follow: Vec<String>,
 }
 
@@ -139,7 +140,7 @@ impl Gate {
         Gate { rules: RwLock::new(Rules { access, follow }), ..Gate::default() }
     }
 
-    /// Replaces the rules. Peers whose [`Rights`] are of the former ones keep them.
+    /// Replaces the rules. Peers that have [`Rights`] of the former rules keep them.
     pub(crate) fn replace(&self, access: Option<Access>, follow: Vec<String>) {
         *self.rules.write() = Rules { access, follow };
     }
@@ -148,9 +149,10 @@ impl Gate {
         self.rules.read()
     }
 
-    /// Why the node does not go to an endpoint because a peer says that a topic has moved there.
-    /// What a process of this node's user says is followed, because it could connect by itself;
-    /// what anybody else says only to endpoints of the configuration.
+    /// Returns why the node does not follow when a peer announces that a topic has moved to an
+    /// endpoint; `None` if it follows. The node follows processes of its own user and of root to
+    /// any endpoint, because they could connect by themselves. It follows others only to endpoints
+    /// that the configuration allows.
     pub(crate) fn refuses_to_follow(&self, who: &Principal, endpoint: &str) -> Option<String> {
         let is_trusted = match who {
             Principal::Process => true,
@@ -161,30 +163,30 @@ impl Gate {
         (!is_allowed).then(|| format!("'{who}' says so, and no pattern of node.follow fits the endpoint"))
     }
 
-    /// Whether a pattern of the configuration fits an endpoint, so that anybody may send the node
-    /// there.
+    /// Checks whether a pattern of the configuration fits an endpoint, so that the node follows any
+    /// peer to it.
     pub(crate) fn may_follow(&self, endpoint: &str) -> bool {
         self.rules().follow.iter().any(|pattern| name_fits(pattern, endpoint))
     }
 
-    /// Whether there are rules, so that not everybody may do everything.
+    /// Checks whether there are rules. Without rules, every peer may do everything.
     pub(crate) fn has_rules(&self) -> bool {
         self.rules().access.is_some()
     }
 
-    /// The rules that apply to a peer. `None` if it may do everything.
+    /// Returns the rules that apply to a peer. `None` if the peer may do everything.
     fn rules_for(&self, who: &Principal) -> Option<Vec<Rule>> {
         let rules = self.rules();
         let access = rules.access.as_ref().filter(|_| *who != Principal::Process)?;
         Some(access.allow.iter().filter(|rule| rule.is_for(who)).cloned().collect())
     }
 
-    /// Whether these are not the rights of their peer any more, because the rules were replaced.
+    /// Checks whether the rules for a peer have changed since these rights were made.
     pub(crate) fn has_changed(&self, rights: &Rights) -> bool {
         self.rules_for(&rights.who) != rights.rules
     }
 
-    /// What a peer may do.
+    /// Returns the rights of a peer.
     pub(crate) fn rights(&self, who: &Principal) -> Rights {
         let Some(rules) = self.rules_for(who) else { return Rights { who: who.clone(), ..Rights::default() } };
         let limit = rules.iter().filter_map(|rule| rule.bytes_per_second).min();
@@ -197,7 +199,7 @@ impl Gate {
         self.denied.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Refusals so far.
+    /// Returns the number of refusals so far.
     pub(crate) fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
     }
@@ -236,7 +238,7 @@ impl Rule {
     }
 }
 
-/// What a peer asks for: something with a topic or, by one of its topics, with a service.
+/// What a peer asks for: an action on a topic or, if the topic is one of a service, on the service.
 enum Asked<'a> {
     Topic(Action, &'a str),
     Request(&'a str),
@@ -253,7 +255,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The topic or the service.
+    /// The name of the topic or of the service.
     fn name(&self) -> &'a str {
         let (Asked::Topic(_, name) | Asked::Request(name) | Asked::Serve(name)) = self;
         name
@@ -268,24 +270,24 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What one peer may do. The default may do everything.
+/// The rights of one peer. The default allows everything.
 #[derive(Debug, Default)]
 pub(crate) struct Rights {
     who: Principal,
-    /// Those that apply to the peer; `None` if the node has no rules.
+    /// The rules that apply to the peer; `None` if the peer may do everything.
     rules: Option<Vec<Rule>>,
     meter: Option<Arc<Meter>>,
-    /// The message under way was metered already.
+    /// Whether [`Rights::admit`] has metered the message that is being received.
     is_prepaid: AtomicBool,
 }
 
 impl Rights {
-    /// Whether the peer may do this with a topic; else why not, for the peer.
+    /// Checks whether the peer may do this with a topic. The error is the reason, for the peer.
     pub(crate) fn permit(&self, action: Action, topic: &str) -> Result<(), String> {
         let Some(rules) = &self.rules else { return Ok(()) };
         let asked = Asked::of(action, topic);
-        // Whoever may do anything may ask for built-in topics and describe itself. Who gets to see
-        // it is up to the rules.
+        // A peer that any rule applies to may ask for built-in topics and describe itself. Which
+        // peers see the description is up to the rules.
         let is_own = topic == INTEREST || (matches!(topic, NODE | STATS) && action == Action::Publish);
         if is_own && !rules.is_empty() {
             return Ok(());
@@ -297,8 +299,8 @@ impl Rights {
         }
     }
 
-    /// Meters a message before it is passed on to anybody. Waits until the peer has a right to it;
-    /// false if it is larger than all that the peer may send in a second, or the node closes.
+    /// Meters a message before it is forwarded to anyone. Waits until the peer's limit allows it.
+    /// Returns false if the message is larger than the limit of a second, or the node closes.
     pub(crate) fn admit(&self, bytes: usize, is_open: impl Fn() -> bool) -> bool {
         let Some(meter) = &self.meter else { return true };
         let admitted = meter.wait(bytes as u64, is_open);
@@ -306,13 +308,13 @@ impl Rights {
         admitted
     }
 
-    /// Whether messages that come in are metered.
+    /// Checks whether received messages are metered.
     #[inline]
     pub(crate) fn are_metered(&self) -> bool {
         self.meter.is_some()
     }
 
-    /// Meters a message that comes in, unless [`Rights::admit`] did so just before.
+    /// Meters a received message, unless [`Rights::admit`] did so just before.
     #[inline]
     pub(crate) fn take(&self, bytes: usize, is_open: impl Fn() -> bool) -> bool {
         match &self.meter {
@@ -323,7 +325,7 @@ impl Rights {
     }
 }
 
-/// A token bucket that holds what may be sent in a second.
+/// A token bucket that holds at most the bytes that may be sent in a second.
 #[derive(Debug)]
 struct Meter {
     bytes_per_second: u64,
@@ -355,7 +357,8 @@ impl Meter {
         }
     }
 
-    /// Takes what a message costs; else how long until that is there.
+    /// Takes the tokens for a message. If there are too few, returns the time until there are
+    /// enough.
     fn take(&self, bytes: u64, now: Instant) -> Option<Duration> {
         let mut bucket = self.state.lock();
         let rate = self.bytes_per_second as f64;
@@ -371,7 +374,7 @@ impl Meter {
     }
 }
 
-/// Whether a name fits a pattern in which `*` stands for any characters, also none.
+/// Checks whether a name fits a pattern in which `*` stands for any characters, also none.
 fn name_fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

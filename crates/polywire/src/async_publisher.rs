@@ -28,8 +28,8 @@ pub type AsyncPublisher<T> = AsyncPublisherOf<Typed<T>>;
 ///
 /// A thread of its own publishes the values, in the order in which their futures were first polled.
 /// Each future costs two changes between threads, so in a flood of small values
-/// [`publish_all`](AsyncPublisherOf::publish_all) is much faster. The thread holds no more values
-/// than the futures have. The other methods are those of [`PublisherOf`].
+/// [`publish_all`](AsyncPublisherOf::publish_all) is much faster. The thread's queue holds only
+/// values of pending futures. The other methods are those of [`PublisherOf`].
 ///
 /// ```
 /// use polywire::{AsyncPublisher, AsyncPublisherOf, Node, Publishing, PublishingAll, coding::Typed};
@@ -108,16 +108,17 @@ impl<C: Coding> PublisherOf<C> {
 }
 
 impl<C: Coding> AsyncPublisherOf<C> {
-    /// Publishes a value. The future is ready when the value has room in all queues, with what
-    /// [`PublisherOf::publish`] returns. Dropping the future before it is ready takes the value
-    /// back, unless it is just being published.
+    /// Publishes a value. The future completes when all queues have room for the value, with the
+    /// result of [`PublisherOf::publish`]. Dropping the future earlier withdraws the value, unless
+    /// the thread is publishing it already.
     pub fn publish(&self, value: C::Value) -> Publishing<'_, C> {
         Publishing(Job::new(&self.0, Values::One(value)))
     }
 
-    /// Publishes values one after the other. The future is ready when all have room in all queues,
-    /// with what [`PublisherOf::publish_all`] returns. Dropping the future before it is ready takes
-    /// all values back, unless the first of them is being published already: then all are.
+    /// Publishes values one after the other. The future completes when all queues have room for all
+    /// values, with the result of [`PublisherOf::publish_all`]. Dropping the future earlier
+    /// withdraws all values, unless the thread is publishing them already: then it publishes all of
+    /// them.
     pub fn publish_all(&self, values: Vec<C::Value>) -> PublishingAll<'_, C> {
         PublishingAll(Job::new(&self.0, Values::All(values)))
     }
@@ -138,18 +139,18 @@ impl<C: Coding> Drop for AsyncPublisherOf<C> {
     }
 }
 
-/// A value on its way to the queues: see [`AsyncPublisherOf::publish`].
+/// A value that is being published: see [`AsyncPublisherOf::publish`].
 #[must_use = "nothing is published before it is polled"]
 pub struct Publishing<'a, C: Coding>(Job<'a, C>);
 
-/// Values on their way to the queues: see [`AsyncPublisherOf::publish_all`].
+/// Values that are being published: see [`AsyncPublisherOf::publish_all`].
 #[must_use = "nothing is published before it is polled"]
 pub struct PublishingAll<'a, C: Coding>(Job<'a, C>);
 
-/// Nothing of it is pinned.
+/// No field is pinned.
 impl<C: Coding> Unpin for Publishing<'_, C> {}
 
-/// Nothing of it is pinned.
+/// No field is pinned.
 impl<C: Coding> Unpin for PublishingAll<'_, C> {}
 
 impl<C: Coding> Future for Publishing<'_, C> {
@@ -168,12 +169,12 @@ impl<C: Coding> Future for PublishingAll<'_, C> {
     }
 }
 
-/// A future's part in the work of the thread.
+/// One future: its values, or its place in the thread's queue.
 struct Job<'a, C: Coding> {
     shared: &'a Shared<C>,
-    /// The values, before the first poll.
+    /// The values, until the first poll.
     values: Option<Values<C::Value>>,
-    /// Afterwards, the future's number.
+    /// The future's number, from the first poll on.
     number: Option<u64>,
 }
 
@@ -219,7 +220,7 @@ impl<C: Coding> Drop for Job<'_, C> {
             let at = state.waiting.iter().position(|(other, _)| *other == number);
             at.and_then(|at| state.waiting.remove(at)).into_iter().collect()
         };
-        // The values may be the application's: they end without the lock.
+        // Dropping a value may run code of the application, so the lock is not held.
         drop(taken_back);
     }
 }
@@ -234,7 +235,7 @@ impl<V> Values<V> {
 }
 
 impl<C: Coding> Shared<C> {
-    /// Publishes what waits, until the publisher is dropped.
+    /// Publishes the values that wait, until the publisher is dropped.
     fn run(&self) {
         while let Some((number, values)) = self.next() {
             let result = self.publisher.publish_all(values.as_slice());

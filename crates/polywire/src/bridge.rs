@@ -1,9 +1,10 @@
-//! Bridges pass topics on between two endpoints. Engines, formats and reach of both may differ.
+//! Bridges forward topics between two endpoints, which may differ in engine, formats and reach.
 //!
-//! A bridge announces each writer that it hears at one endpoint at the other one, with the same
-//! writer id and sequence numbers, so a subscriber that hears a writer over several bridges, or
-//! also directly, gets each message once. The offer has the bridges that a channel has passed:
-//! none takes what it has passed on before, or what is heard on the other side over fewer bridges.
+//! A bridge announces each writer of one endpoint at the other endpoint, with the same writer id
+//! and sequence numbers. So a subscriber that receives a writer over several bridges, or also
+//! directly, gets each message once. The offer lists the bridges that a channel has passed. A
+//! bridge does not forward a channel that it has forwarded before, nor a writer that it receives at
+//! the other endpoint over as many bridges or fewer.
 
 mod history;
 
@@ -44,21 +45,22 @@ use crate::{
     writers::{Follow, Missing, Turn, Writers},
 };
 
-/// Messages, and bytes of payloads, of one writer that wait for earlier ones on other channels.
+/// The most messages, and bytes of payloads, of one writer that wait for earlier messages on other
+/// channels.
 const ROOM: (usize, usize) = (4096, 64 << 20);
 
 /// Options of a bridge.
 pub struct BridgeBuilder {
     node: Node,
     ends: [Place; 2],
-    /// Whether each wire names a format, to which payloads are converted.
+    /// For each end, whether its wire names a format, to which payloads are converted.
     converts: [bool; 2],
     topics: Vec<Pattern>,
     assumed: Option<Schema>,
     both: bool,
 }
 
-/// Passes topics on between two endpoints until it is dropped.
+/// Forwards topics between two endpoints until it is dropped.
 ///
 /// ```
 /// use polywire::{Bridge, BridgeStatus, Node, bridge::{BridgeBuilder, WayStatus}};
@@ -98,24 +100,24 @@ pub struct BridgeStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WayStatus {
-    /// Channels that it passes on now.
+    /// Channels that the bridge forwards now.
     pub channels: usize,
-    /// Channels that it cannot pass on, since it was opened.
+    /// Channels that the bridge could not forward, since it was opened.
     pub refused: u64,
-    /// Messages passed on to somebody.
+    /// Messages forwarded to at least one receiver.
     pub messages: u64,
-    /// Bytes of their payloads as they came.
+    /// Bytes of their payloads as received.
     pub bytes: u64,
-    /// Messages that came while no subscriber was known at the other end.
+    /// Messages that arrived while no subscriber was known at the other end.
     pub unread: u64,
-    /// Messages that did not reach the bridge, or that it could not pass on.
+    /// Messages that did not reach the bridge, or that it could not forward.
     pub lost: u64,
 }
 
 impl Node {
-    /// Makes a bridge between the endpoints of two wires. A wire that names a format converts all
-    /// payloads that go to its endpoint to it; at an endpoint alone, payloads are passed on as they
-    /// are.
+    /// Makes a bridge between the endpoints of two wires. If a wire names a format, the bridge
+    /// converts all payloads for its endpoint to this format. If a wire is an endpoint alone, the
+    /// bridge forwards payloads as they are.
     pub fn bridge(&self, from: &str, to: &str) -> Result<BridgeBuilder, NodeError> {
         let wires: [Wire; 2] = [from.parse()?, to.parse()?];
         let converts = [!wires[0].is_auto(), !wires[1].is_auto()];
@@ -131,16 +133,16 @@ impl Node {
 }
 
 impl BridgeBuilder {
-    /// Passes on the topics that fit one of these patterns. Without it, all.
+    /// Forwards only the topics that fit one of these patterns. By default, all are forwarded.
     pub fn topics<'a>(mut self, patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, TopicError> {
         self.topics = patterns.into_iter().map(str::parse).collect::<Result<_, _>>()?;
         Ok(self)
     }
 
-    /// Sets the schema of writers that announce none, such as programs that are not Polywire's. A
-    /// writer that announces no format either is assumed to have that of the wire of its endpoint.
-    /// Without it, the messages of such a writer cannot be converted: an endpoint alone gets them
-    /// as they are, and for a wire with a format the writer is refused.
+    /// Sets the schema of writers that announce none, such as programs that are not Polywire's. If
+    /// such a writer announces no format either, the bridge assumes the format of the wire of its
+    /// endpoint. Without this schema, the messages cannot be converted: the bridge forwards them as
+    /// they are to an endpoint alone, and refuses the writer for a wire with a format.
     ///
     /// ```
     /// use polywire::{Message, Node, coding::Bytes};
@@ -163,7 +165,7 @@ impl BridgeBuilder {
         self
     }
 
-    /// Passes on from the first endpoint to the second alone.
+    /// Forwards only from the first endpoint to the second.
     pub fn one_way(mut self) -> Self {
         self.both = false;
         self
@@ -199,7 +201,7 @@ impl BridgeBuilder {
 }
 
 impl Bridge {
-    /// What it has done so far.
+    /// Returns what the bridge has done so far.
     pub fn status(&self) -> BridgeStatus {
         let of = |at: usize| self.ways.get(at).map(|way| way.status()).unwrap_or_default();
         BridgeStatus { there: of(0), back: of(1) }
@@ -220,9 +222,9 @@ impl Drop for Bridge {
     }
 }
 
-/// A writer, in whatever incarnation: that of a DDS program differs between the nodes that hear it.
-/// Writers without an id, which the applications of some engines are, can only be told apart by
-/// their topic, which is empty for all others.
+/// A writer in any incarnation: the incarnation of a DDS program differs between the nodes that
+/// discover it. The applications of some engines are writers without an id. Only their topic tells
+/// them apart; for all other writers, the text is empty.
 type Writer = (Id128, String);
 
 fn writer_of(announced: &Announcement) -> Writer {
@@ -230,14 +232,14 @@ fn writer_of(announced: &Announcement) -> Writer {
     (announced.writer, topic)
 }
 
-/// One direction.
+/// One direction of a bridge.
 struct Way {
     this: Weak<Way>,
     node: Node,
     from: Arc<PortEntry>,
     to: Place,
     converts: bool,
-    /// The schema of writers that announce none, and the format of those that announce none.
+    /// The schema of writers that announce no schema, and the format of writers that announce none.
     assumed: Option<(Schema, Choice)>,
     topics: Vec<Pattern>,
     /// The other direction.
@@ -249,13 +251,13 @@ struct Way {
 
 #[derive(Default)]
 struct State {
-    /// The open channels of each writer, by the number of bridges that they have passed.
+    /// The open channels of each writer, each as the number of bridges that it has passed.
     heard: BTreeMap<Writer, Vec<usize>>,
-    /// Topics whose channels the other direction must decide on anew.
+    /// Topics whose channels the other direction must decide on again.
     changed: BTreeSet<String>,
-    /// The histories that are announced at the other end.
+    /// The histories that this direction announces at the other end.
     pasts: Vec<Weak<Past>>,
-    /// Topics of histories that are asked for, or have come.
+    /// Topics with histories that are requested, or have arrived.
     asked: BTreeSet<String>,
 }
 
@@ -281,12 +283,12 @@ impl Way {
         }
     }
 
-    /// The fewest bridges over which a writer is heard here.
+    /// Returns the fewest bridges over which this direction receives a writer.
     fn nearest(&self, writer: &Writer) -> Option<usize> {
         self.lock().heard.get(writer).and_then(|all| all.iter().min().copied())
     }
 
-    /// Announces at the other end that a writer is heard here, until the returned guard goes.
+    /// Records that this direction receives a writer, until the returned guard is dropped.
     fn hear(self: &Arc<Self>, source: &Source, hops: usize) -> Heard {
         let announced = &source.announcement;
         let heard = Heard { way: self.clone(), writer: writer_of(announced), hops, topic: announced.topic.clone() };
@@ -295,8 +297,8 @@ impl Way {
         heard
     }
 
-    /// The other direction decides anew on the channels of a topic, on the timer's thread: this one
-    /// may decide just now.
+    /// Makes the other direction decide again on the channels of a topic. This happens on the
+    /// timer's thread, because this direction may be deciding at this moment.
     fn changed(&self, topic: &str) {
         if self.twin.get().is_none() {
             return;
@@ -306,21 +308,22 @@ impl Way {
         self.node.inner().timer.at(clock::now(), this);
     }
 
-    /// Decides anew, on the timer's thread, which histories of a topic are read.
+    /// Decides again, on the timer's thread, which histories of a topic are read.
     fn ask(&self, topic: &str) {
         self.lock().asked.insert(topic.into());
         let this: Weak<Way> = self.this.clone();
         self.node.inner().timer.at(clock::now(), this);
     }
 
-    /// The histories that are announced at the other end.
+    /// Returns the histories that this direction announces at the other end.
     fn pasts(&self) -> Vec<Arc<Past>> {
         let mut state = self.lock();
         state.pasts.retain(|past| past.strong_count() > 0);
         state.pasts.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Counts a message by what has become of it at the other end: `None` if it could not be sent.
+    /// Counts a message by the result of sending it at the other end: `None` if it could not be
+    /// sent.
     fn sent(&self, bytes: usize, sent: Option<Sent>) {
         let Counts { messages, unread, lost, .. } = &self.counts;
         let counter = match sent {
@@ -334,7 +337,7 @@ impl Way {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether payloads are passed on as they came.
+    /// Checks whether payloads are forwarded as received.
     fn keeps_format(&self, announced: &Announcement) -> bool {
         !self.converts
             || (self.to.wire.codec.name == announced.codec
@@ -343,7 +346,8 @@ impl Way {
                 && self.to.wire.codec.options.is_empty())
     }
 
-    /// Opens a channel at the other end that has what the writer announced.
+    /// Opens a channel at the other end with the writer's announcement, to forward payloads as
+    /// received.
     fn pass(
         self: &Arc<Self>,
         node: &Inner,
@@ -372,7 +376,7 @@ impl Way {
         Ok(Arc::new(passing))
     }
 
-    /// Opens a channel at the other end in the format of its wire.
+    /// Opens a channel at the other end in the format of that end's wire.
     fn convert(
         self: &Arc<Self>,
         node: &Arc<Inner>,
@@ -406,7 +410,7 @@ impl Way {
         self.decode(node, source, medium, schema, coding, convert)
     }
 
-    /// Opens a channel whose values go to a callback.
+    /// Opens the writer's channel, and hands its decoded values to a callback.
     fn decode(
         &self,
         node: &Arc<Inner>,
@@ -419,7 +423,7 @@ impl Way {
         let announced = &source.announcement;
         let codec = self.assumed.as_ref().map(|(_, codec)| codec.clone());
         let route = decoding_route(&self.node, &announced.topic, coding, codec, callback);
-        // Which type a writer without a schema has in ROS 2.
+        // The offer says which type a writer without a schema has in ROS 2.
         let Offer { ros_type, has_gaps, .. } = Offer::parse(&announced.offer).unwrap_or_default();
         let offer = Offer { ros_type, has_gaps, ..Offer::default() };
         route.map_err(|error| error.to_string())?.open(node, source, medium, &offer, schema)
@@ -437,7 +441,7 @@ impl Route for Way {
     }
 
     fn wants(&self, topic: &str) -> bool {
-        // Each node tells of itself alone.
+        // Built-in topics are not forwarded: each node describes only itself.
         !is_builtin(topic) && self.topics.iter().any(|pattern| pattern.fits(topic))
     }
 
@@ -445,7 +449,7 @@ impl Route for Way {
         self.topics.first().map_or("", Pattern::as_str)
     }
 
-    /// What a bridge passes on is no subscription of its node.
+    /// Returns `None`: a bridge is not a subscriber of the application.
     fn describe(&self) -> Option<SubscriberData> {
         None
     }
@@ -473,7 +477,7 @@ impl Route for Way {
         }
         let own = self.node.hello().node;
         let writer = writer_of(announced);
-        // Without an id, a writer that no bridge has passed on is none of those at the other end.
+        // A writer without an id that no bridge has forwarded is not one of the other end.
         let is_of_this_end = announced.writer.is_zero() && offer.via.is_empty();
         let is_nearer = |twin: Arc<Way>| twin.nearest(&writer).is_some_and(|hops| hops <= offer.via.len());
         let comes_from_there = || !is_of_this_end && self.twin.get().and_then(Weak::upgrade).is_some_and(is_nearer);
@@ -481,7 +485,7 @@ impl Route for Way {
         !is_beside && offer.via.len() < MOST_BRIDGES && !offer.via.contains(&own) && !comes_from_there()
     }
 
-    /// A bridge stays at its endpoints.
+    /// Does nothing: a bridge stays at its endpoints.
     fn follow(&self, _: &Source, _: &[String]) {}
 
     fn open(
@@ -501,10 +505,11 @@ impl Route for Way {
         }
         let heard = this.hear(source, offer.via.len());
         let via = offer.via.iter().copied().chain([self.node.hello().node]).collect();
-        // The writer's assertions stay where the writer is.
+        // The bridge does not forward the writer's assertions of liveliness.
         let mut qos = offer.qos.clone();
         (qos.liveliness, qos.lease) = (Liveliness::Automatic, None);
-        // So does its history, if nobody could name its writer.
+        // Nor does it forward the history of a writer without an id, which the history could not
+        // name.
         if announced.writer.is_zero() {
             qos.durability = Durability::Volatile;
         }
@@ -540,8 +545,8 @@ impl Wake for Way {
         for topic in asked {
             let came = |past: &Arc<Past>| past.topic() == topic && past.has_come();
             let came: Vec<_> = self.pasts().into_iter().filter(came).collect();
-            // Leaves those that have come, and reads those that are asked for. What comes meanwhile
-            // is left by another call.
+            // Leaves the history channels whose history has arrived, and opens those that are
+            // requested. A history that arrives meanwhile is left by another call.
             self.from.reconsider_topic(&topic);
             if came.iter().filter(|past| past.begins_again()).count() > 0 {
                 self.from.reconsider_topic(&topic);
@@ -557,7 +562,7 @@ impl Way {
     }
 }
 
-/// A channel that a bridge passes on.
+/// Stands for a channel that a bridge forwards: an entry of `State::heard`.
 struct Heard {
     way: Arc<Way>,
     writer: Writer,
@@ -581,11 +586,11 @@ impl Drop for Heard {
     }
 }
 
-/// The writer of converted messages.
+/// The writer of converted messages at the other end.
 struct Converted {
     core: Arc<Core<Dynamic>>,
     heard: Heard,
-    /// What the writer keeps, if it does.
+    /// The writer's history, if it keeps one.
     past: Option<Arc<Past>>,
 }
 
@@ -595,21 +600,21 @@ impl Drop for Converted {
     }
 }
 
-/// A channel whose payloads are passed on as they came.
+/// A channel whose payloads are forwarded as received.
 struct Passing {
     channel: ChannelId,
     is_stateful: bool,
-    /// Requests for key frames from the other end.
+    /// Requests for key frames that arrive from the other end.
     requests: Requests,
-    /// A key frame was requested and has not come.
+    /// Whether a key frame was requested and has not arrived yet.
     wanted: AtomicBool,
     follow: Follow<Waiting>,
     heard: Heard,
-    /// What the writer keeps, if it does.
+    /// The writer's history, if it keeps one.
     past: Option<Arc<Past>>,
 }
 
-/// A message that waits for earlier ones on other channels.
+/// A message that waits for earlier messages on other channels.
 struct Waiting {
     channel: ChannelId,
     kind: Kind,
@@ -636,7 +641,7 @@ impl Waiting {
     fn pass_on(&self, way: &Way, missing: Missing) {
         way.counts.lost.fetch_add(missing.count, Ordering::Relaxed);
         let plain = Envelope::data(self.channel, self.start.sequence, self.start.timestamp_ns);
-        // They were parsed when the message came.
+        // The extensions were parsed when the message arrived, so parsing cannot fail.
         let extensions = Extensions::parse(&self.extensions).unwrap_or_default();
         let envelope = Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
         way.sent(self.payload.len(), way.to.entry.send(&envelope, &self.payload).ok());
@@ -682,7 +687,7 @@ impl Slot for Passing {
                 self.release();
                 self.heard.way.look_again();
             }
-            // Later messages of the channel may refer to it. Subscribers drop what comes twice.
+            // Later messages of the channel may refer to it. Subscribers drop duplicates.
             Turn::Never if self.is_stateful => self.send(envelope, payload),
             Turn::Never => {}
         }

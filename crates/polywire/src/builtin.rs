@@ -2,20 +2,20 @@
 
 use polywire_core::topic::{self, TopicError};
 
-/// The built-in topics begin with this. Applications may subscribe to them and not publish them.
+/// The prefix of the built-in topics. Applications may subscribe to them, but not publish them.
 const PREFIX: &str = "polywire/";
 
-/// Nodes describe themselves here.
+/// The topic on which nodes describe themselves.
 pub(crate) const NODE: &str = "polywire/node";
 
-/// Nodes tell here what they count.
+/// The topic on which nodes publish their counts.
 pub(crate) const STATS: &str = "polywire/stats";
 
-/// Has no messages. A node announces it to ask its peers for the other built-in topics, which they
-/// do not announce before somebody asks.
+/// A topic without messages. A node announces it to ask its peers for the other built-in topics,
+/// which peers announce only on request.
 pub(crate) const INTEREST: &str = "polywire/interest";
 
-/// Whether a topic is built in, or could become so.
+/// Checks whether a topic is built in, or its name is reserved for future built-in topics.
 pub(crate) fn is_builtin(topic: &str) -> bool {
     topic.starts_with(PREFIX)
 }

@@ -1,6 +1,6 @@
 //! Looks up the settings of the codec that a wire or an announcement names: its options, the
-//! settings of stateful formats, and the template document that configures it. The node calls it.
-//! It reads the template's file and no other.
+//! settings of stateful formats, and the template document that configures it. The node calls this
+//! module, which reads only the file of the template.
 
 use std::{
     fs::File,
@@ -18,7 +18,7 @@ use crate::error::NodeError;
 
 /// The option that names the file of a template document.
 const TEMPLATE: &str = "template";
-/// Messages from one key frame to the next, by default.
+/// The default number of messages from one key frame to the next.
 const KEY_INTERVAL: u64 = 100;
 
 /// A codec and its settings.
@@ -29,11 +29,11 @@ pub(crate) struct Chosen {
     /// Whether messages of a stateful format refer to the previous message or to a key frame;
     /// `None` if the engine's properties decide.
     pub(crate) mode: Option<Mode>,
-    /// Messages from one key frame to the next.
+    /// The number of messages from one key frame to the next.
     pub(crate) key_interval: u64,
 }
 
-/// One of the node's codecs, or one made from a document.
+/// One of the node's codecs, or a codec that was made from a template document.
 pub(crate) enum Configured {
     Listed(&'static dyn Codec),
     Own(Arc<dyn Codec>),

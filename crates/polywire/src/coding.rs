@@ -60,7 +60,7 @@ use crate::compile;
 /// [`Typed`], [`Dynamic`] or [`Bytes`]. [`Coding::Encoder`] is used under the publisher's lock,
 /// [`Coding::Decoder`] by all links that bring messages of the same writer's schema.
 pub trait Coding: Clone + Send + Sync + 'static {
-    /// The values.
+    /// The type of the values.
     type Value: Send + 'static;
     /// Writes values in one format.
     type Encoder: Send + Sync + 'static;
@@ -80,11 +80,11 @@ pub trait Coding: Clone + Send + Sync + 'static {
     /// types are incompatible.
     fn decoder(&self, codec: &dyn Codec, options: &Options, writer: &Schema) -> Result<Self::Decoder, BuildError>;
 
-    /// Appends a value.
+    /// Appends an encoded value to `out`.
     fn encode(encoder: &Self::Encoder, value: &Self::Value, out: &mut Vec<u8>) -> Result<(), CodecError>;
 
-    /// Appends a value in a stateful format. If `keep` is true, later messages may refer to this
-    /// one.
+    /// Appends a value in a stateful format to `out`. If `keep` is true, later messages may refer
+    /// to this one.
     fn encode_with(
         encoder: &Self::Encoder,
         _state: &mut State,
@@ -398,7 +398,7 @@ impl Coding for Discovered {
         record_bytes(decoder)
     }
 
-    /// All are interchangeable: each decoder depends only on its writer's type.
+    /// All codings of this type are interchangeable: a decoder depends only on its writer's type.
     fn reader(&self) -> Option<usize> {
         Some(0)
     }
@@ -447,7 +447,7 @@ fn texts_of(schema: &Schema, ty: &Type, known: &mut BTreeMap<DefId, usize>) -> u
     }
 }
 
-/// Replaces a record of another type by one of the decoder's.
+/// Replaces a record of another type by one of the decoder's type.
 fn fit(value: &mut Record, decoder: &Decoder<Record>) {
     if !Arc::ptr_eq(value.shape(), decoder.shape()) {
         *value = Record::new(decoder.shape());

@@ -23,10 +23,10 @@ const QUEUE: usize = 256;
 /// hundreds of megabytes to compile.
 const LARGEST: usize = 1 << 12;
 
-/// Programs that the process has compiled, and the nanoseconds that took.
+/// The number of programs that the process has compiled, and the nanoseconds that this took.
 static COMPILED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// Counts the making of a program.
+/// Runs `make`, which makes a program, and counts the program and the time.
 pub(crate) fn timed<T>(make: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let made = make();
@@ -36,7 +36,8 @@ pub(crate) fn timed<T>(make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// Programs that the process has compiled so far, and the nanoseconds that took.
+/// Returns the number of programs that the process has compiled, and the nanoseconds that this
+/// took.
 pub(crate) fn counts() -> (u64, u64) {
     let [programs, ns] = COMPILED.each_ref().map(|count| count.load(Ordering::Relaxed));
     (programs, ns)
@@ -54,7 +55,7 @@ pub(crate) fn soon(executable: &Executable) {
     }
 }
 
-/// Starts the thread. `None` if the system has none: everything is interpreted then.
+/// Starts the compiler thread. `None` if the system refuses it: all programs are interpreted then.
 fn start() -> Option<mpsc::SyncSender<Executable>> {
     let (sender, programs) = mpsc::sync_channel::<Executable>(QUEUE);
     let work = move || programs.iter().for_each(|program| timed(|| program.compile()));

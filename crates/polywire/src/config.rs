@@ -52,23 +52,23 @@ use crate::{
     wire::{self, Wire, WireError},
 };
 
-/// Bytes that a node's name has at most.
+/// The most bytes of a node's name.
 pub(crate) const NODE_NAME: usize = 255;
 
-/// Settings that hold from the beginning of a node to its end.
+/// Settings that cannot change while a node runs.
 const FIXED: &[&str] = &["node.name", "node.metrics", "engine", "identity"];
 
 /// A node's configuration. The default has no topics and leaves every choice to the code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Completes the wires of all topics. Several are several endpoints at once.
+    /// Wires that complete the wires of all topics. Several wires are several endpoints at once.
     pub wires: Vec<Wire>,
-    /// Endpoints to which this node follows a topic because a stranger says so, and moves a topic
-    /// because a command says so: `*` stands for any characters. What another process of the same
-    /// user says is followed anyway.
+    /// Patterns of endpoints, in which `*` stands for any characters. The node follows a topic
+    /// there if a stranger announces the move, and moves a topic there if a command asks for it. It
+    /// follows another process of the same user to any endpoint.
     pub follow: Vec<String>,
-    /// What tools call the node: [`NodeBuilder::name`](crate::NodeBuilder::name).
+    /// The name that tools show: [`NodeBuilder::name`](crate::NodeBuilder::name).
     pub name: Option<String>,
     /// Where the node serves its counts over HTTP: see
     /// [`Node::serve_metrics`](crate::Node::serve_metrics).
@@ -96,15 +96,15 @@ pub struct Config {
 pub struct TopicConfig {
     /// How messages travel. Several wires are several endpoints at once. Empty if left open.
     pub wires: Vec<Wire>,
-    /// Messages that may wait for a subscriber.
+    /// The most messages that may wait for a subscriber.
     pub queue: Option<usize>,
-    /// Bytes of memory that they may take:
+    /// The most bytes of memory that these messages may take:
     /// [`Subscribe::queue_bytes`](crate::Subscribe::queue_bytes).
     pub queue_bytes: Option<usize>,
     /// What happens when a subscriber's queue is full.
     pub overflow: Option<Overflow>,
-    /// Quality of service of publishers and subscribers. A policy that concerns one side alone does
-    /// not concern the other.
+    /// Quality of service of publishers and subscribers. A policy that concerns only one side is
+    /// ignored for the other.
     pub qos: Option<Qos>,
 }
 
@@ -150,7 +150,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a configuration file.
     ///
     /// ```
     /// use polywire::config::{Config, ConfigError};
@@ -168,7 +168,7 @@ impl Config {
         Config::parse(&text)
     }
 
-    /// Reads a text.
+    /// Parses the text of a configuration file.
     ///
     /// ```
     /// use polywire::config::Config;
@@ -197,8 +197,9 @@ impl Config {
         Ok(Config { wires: wires("node.wire", default)?, follow, name, metrics, engine, access, topics })
     }
 
-    /// The settings of a topic. Each is taken from the narrowest section that fits the topic and
-    /// has it: the topic's own, then those of patterns ([`Pattern::is_narrower_than`]).
+    /// Returns the settings of a topic. Each setting is taken from the narrowest section that fits
+    /// the topic and has it: the topic's own, then those of patterns
+    /// ([`Pattern::is_narrower_than`]).
     ///
     /// ```
     /// use polywire::Config;
@@ -216,14 +217,15 @@ impl Config {
         own.chain(fitting).fold(TopicConfig::default(), |narrow, (_, wide)| narrow.or(wide))
     }
 
-    /// The wires of a topic: its own, completed with the node's by [`wire::complete`]. Empty if
-    /// neither is configured.
+    /// Returns the wires of a topic: its own, completed with the node's by [`wire::complete`].
+    /// Empty if neither is configured.
     pub fn wires_of(&self, topic: &str) -> Vec<Wire> {
         wire::complete(&self.topic(topic).wires, &self.wires)
     }
 
-    /// The wires that a topic gets if code or a command line gives `wires`: completed with the
-    /// topic's, and then with [`Wire::default`]. Empty if no wire is given or configured.
+    /// Returns the wires that a topic gets if code or a command line gives `wires`: these,
+    /// completed with the topic's, and then with [`Wire::default`]. Empty if no wire is given or
+    /// configured.
     ///
     /// ```
     /// use polywire::Config;
@@ -272,14 +274,14 @@ impl Config {
         keys.chain(topics.map(|topic| format!("topics.\"{topic}\""))).collect()
     }
 
-    /// Those of these differences that a running node cannot follow.
+    /// Returns those of the differences that a running node cannot apply.
     pub(crate) fn fixed(differences: &[String]) -> Vec<String> {
         differences.iter().filter(|key| FIXED.contains(&key.as_str())).cloned().collect()
     }
 }
 
 impl TopicConfig {
-    /// Fills in what is left open.
+    /// Fills in the settings that are left open from a wider section.
     fn or(self, wide: &TopicConfig) -> TopicConfig {
         TopicConfig {
             wires: if self.wires.is_empty() { wide.wires.clone() } else { self.wires },
@@ -482,7 +484,7 @@ impl RuleTable {
     }
 }
 
-/// A pattern of a rule is none.
+/// Makes the error for a text in a rule that is not a valid pattern of topics.
 fn refused(key: &str, error: &TopicError) -> ConfigError {
     let wildcards = "; '*' and '**' stand for whole levels of a topic, as in 'plant/*/pump'";
     ConfigError::Value { key: key.into(), reason: format!("{error}{wildcards}") }
@@ -548,7 +550,7 @@ fn node_name(name: String) -> Result<String, ConfigError> {
     Ok(name)
 }
 
-/// An address that other machines cannot reach.
+/// Parses an address that other machines cannot reach.
 fn loopback(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
     let address = text.parse::<SocketAddr>().ok().filter(|address| address.ip().is_loopback());
     address.ok_or_else(|| {

@@ -17,8 +17,8 @@ use polywire_core::{
 
 use crate::clock;
 
-/// Whether a reader of a channel has requested a key frame since the publisher looked last. The
-/// publisher looks with each message, without a lock.
+/// Whether a reader of a channel has requested a key frame since the publisher last checked. The
+/// publisher checks with each message, without a lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests(Arc<AtomicBool>);
 
@@ -33,7 +33,7 @@ impl Requests {
     }
 }
 
-/// A publisher's end.
+/// A publisher's end of a channel.
 pub(crate) struct Outgoing {
     writer: StatefulWriter,
     came: Requests,
@@ -65,14 +65,14 @@ impl Outgoing {
         Ok(anchor)
     }
 
-    /// The last message was not sent. The next message is a key frame, so that nothing refers to
-    /// the lost one; it has the same sequence number.
+    /// Records that the last message was not sent. The next message has the same sequence number
+    /// and is a key frame, so that no message refers to the lost one.
     pub(crate) fn failed(&mut self) {
         self.writer.request_key_frame();
     }
 }
 
-/// A subscriber's end.
+/// A subscriber's end of a channel.
 pub(crate) struct Arriving(Mutex<Arrived>);
 
 struct Arrived {
@@ -98,7 +98,7 @@ impl Arriving {
         Ok(())
     }
 
-    /// Whether the next messages cannot be read without a key frame.
+    /// Checks whether the next messages cannot be read without a key frame.
     pub(crate) fn needs_key_frame(&self) -> bool {
         let arrived = self.lock();
         !arrived.begun || arrived.reader.needs_key_frame()

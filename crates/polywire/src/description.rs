@@ -7,11 +7,11 @@ use polywire_core::{
 };
 use polywire_derive::Message;
 
-/// Publishers, and subscribers, in one description.
+/// The most publishers, and the most subscribers, in one description.
 const MOST: usize = 8192;
-/// Publishers that the description of a subscriber names.
+/// The most publishers that the description of a subscriber names.
 const MATCHES: usize = 1024;
-/// Characters of a reason.
+/// The most characters of a reason.
 const REASON: usize = 2000;
 
 /// The description of a node.
@@ -33,7 +33,7 @@ pub(crate) struct Description {
     pub(crate) omitted: u32,
 }
 
-/// A port.
+/// A port of a node.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Polywire::Endpoint")]
 pub(crate) struct Endpoint {
@@ -77,7 +77,7 @@ pub(crate) struct Refusal {
     reason: String,
 }
 
-/// As much of a node as a description has room for.
+/// Leaves out publishers, subscribers and matches that exceed the limits of a description.
 impl From<&NodeData> for Description {
     fn from(node: &NodeData) -> Description {
         let left_out = |all: usize| all.saturating_sub(MOST);
@@ -162,7 +162,7 @@ impl From<&Endpoint> for EndpointData {
     }
 }
 
-/// Policies that are not known here are left out: they are shown, and not kept.
+/// If a policy is not known here, all policies are the defaults: they are only displayed.
 impl From<&Publisher> for PublisherData {
     fn from(wire: &Publisher) -> PublisherData {
         PublisherData {

@@ -39,7 +39,7 @@ pub enum NodeError {
         /// The other one.
         second: String,
     },
-    /// The address for metrics is not one of this machine alone, or cannot be listened at.
+    /// The address for metrics is not a loopback address, or the node cannot listen at it.
     #[error("cannot serve metrics at {address}: {cause}")]
     Metrics {
         /// The address.
@@ -71,7 +71,7 @@ pub enum NodeError {
         /// Why it refuses the type, an option or a document.
         cause: BuildError,
     },
-    /// The compressor does not take the level, the dictionary or an option of the wire.
+    /// The compressor does not accept the level, the dictionary or an option of the wire.
     #[error(transparent)]
     Compressor(#[from] SettingsError),
     /// The file of a dictionary that the wire names cannot be read.
@@ -93,8 +93,8 @@ pub enum NodeError {
     /// The policies of a publisher or subscriber are not valid.
     #[error("quality of service: {0}")]
     Qos(QosError),
-    /// The engine or the node cannot do what a policy asks for. Nothing is opened, since a weaker
-    /// policy may not be what the application can live with.
+    /// The engine or the node cannot do what a policy asks for. Nothing is opened, because a weaker
+    /// policy may not be enough for the application.
     ///
     /// ```
     /// use polywire::{Node, NodeError, qos::Qos};
@@ -109,11 +109,11 @@ pub enum NodeError {
     Unsupported {
         /// The policy with its value.
         policy: String,
-        /// Why, and what can be had instead.
+        /// Why, and which policy is possible instead.
         reason: String,
     },
-    /// A reloaded configuration changes what holds from the beginning of a node to its end. Nothing
-    /// of it was applied.
+    /// A reloaded configuration changes settings that are fixed while the node runs. None of the
+    /// reloaded settings was applied.
     ///
     /// ```
     /// use polywire::{Config, Node, NodeError};

@@ -16,7 +16,7 @@ use crate::{
     stats::NodeStats,
 };
 
-/// The number of events that wait for a listener. The oldest are dropped to make room.
+/// The most events that wait for a listener. The oldest are dropped to make room.
 const WAITING: usize = 1024;
 
 /// Something that happened on a node.
@@ -30,7 +30,7 @@ pub enum NodeEvent {
         /// What happened.
         event: engine::Event,
     },
-    /// A subscriber here cannot use what a writer publishes.
+    /// A subscriber of this node cannot read what a writer publishes.
     Mismatch {
         /// The topic.
         topic: String,
@@ -42,7 +42,7 @@ pub enum NodeEvent {
         /// helps.
         reason: String,
     },
-    /// A subscriber elsewhere cannot use what a publisher here publishes.
+    /// A subscriber of a peer cannot read what a publisher of this node publishes.
     Refused {
         /// The topic.
         topic: String,
@@ -51,87 +51,90 @@ pub enum NodeEvent {
         /// Why the subscriber cannot read the messages.
         reason: String,
     },
-    /// The rules of [`Access`](crate::access::Access) denied a peer something. Told for the 1st,
-    /// 2nd, 4th, 8th, ... time on each link.
+    /// The rules of [`Access`](crate::access::Access) denied a peer something. Reported for the
+    /// 1st, 2nd, 4th, 8th, ... time on each link.
     Denied {
-        /// Who the peer is.
+        /// The peer's identity.
         who: Principal,
         /// The peer's address.
         peer: String,
-        /// What it may not do.
+        /// The action that the rules denied.
         action: Action,
-        /// With which topic.
+        /// The topic of the action.
         topic: String,
-        /// How often the link was denied something so far.
+        /// How often the rules have denied something on the link so far.
         total: u64,
     },
-    /// Messages for a subscriber here were lost: a sender, a relay or the subscriber's queue
-    /// dropped them, or a link broke. Reported when the total reaches or passes a power of two.
+    /// Messages for a subscriber of this node were lost: a sender, a relay or the subscriber's
+    /// queue dropped them, or a link broke. Reported when the total reaches or passes a power of
+    /// two.
     Lost {
         /// The topic.
         topic: String,
         /// The number of messages so far.
         total: u64,
     },
-    /// An instance has had no sample for longer than the deadline allows. Told when the total is a
-    /// power of two.
+    /// An instance has had no sample for longer than the deadline allows. Reported when the total
+    /// is a power of two.
     DeadlineMissed {
         /// The topic.
         topic: String,
         /// Hash of the instance's key; zero if the type has none.
         instance: Id128,
-        /// True if a publisher here offered the deadline, false if a subscriber here requested it.
+        /// True if a publisher of this node offered the deadline, false if a subscriber requested
+        /// it.
         offered: bool,
-        /// The number of times so far, over all instances.
+        /// How often a deadline was missed so far, over all instances.
         total: u64,
     },
-    /// A writer that a subscriber here reads shows no sign of life for the lease that it offers, or
-    /// shows one again.
+    /// A writer that a subscriber of this node reads has shown no sign of life for the lease that
+    /// it offers, or shows one again.
     LivelinessChanged {
         /// The topic.
         topic: String,
         /// The writer.
         writer: Id128,
-        /// Whether it is alive now.
+        /// Whether the writer is alive now.
         alive: bool,
-        /// The subscriber's writers that are not alive now.
+        /// The number of the subscriber's writers that are not alive now.
         not_alive: usize,
     },
-    /// The lease of a publisher here lapsed. Told when the total is a power of two.
+    /// The lease of a publisher of this node lapsed. Reported when the total is a power of two.
     LivelinessLost {
         /// The topic.
         topic: String,
-        /// The number of times so far.
+        /// How often the lease has lapsed so far.
         total: u64,
     },
-    /// The history of a writer did not come in time. The subscriber goes on without it, and misses
-    /// what it would have brought.
+    /// The history of a writer did not arrive in time. The subscriber continues without it, and
+    /// misses the samples that it would have brought.
     HistoryMissed {
         /// The topic.
         topic: String,
         /// The writer.
         writer: Id128,
     },
-    /// A publisher here has moved to other endpoints ([`PublisherOf::set_wires`]) and has left the
-    /// one before.
+    /// A publisher of this node has moved to other endpoints ([`PublisherOf::set_wires`]) and has
+    /// left a former one.
     ///
     /// [`PublisherOf::set_wires`]: crate::PublisherOf::set_wires
     Moved {
         /// The topic.
         topic: String,
-        /// The endpoint that it left.
+        /// The endpoint that the publisher left.
         from: String,
-        /// Peers that read it there and have not followed within the time allowed. They get
-        /// nothing more.
+        /// The number of peers that read the topic there and have not followed within the time
+        /// allowed. They receive no more messages.
         left_behind: usize,
     },
-    /// A writer says that its topic has moved. A subscriber here goes to the new endpoint, or not.
+    /// A writer announces that its topic has moved. A subscriber of this node follows, or refuses
+    /// to.
     Redirected {
         /// The topic, or the subscriber's pattern.
         topic: String,
         /// The new endpoint.
         endpoint: String,
-        /// Why the subscriber does not go there. `None` if it does.
+        /// Why the subscriber does not follow to the endpoint. `None` if it follows.
         refused: Option<String>,
     },
     /// Messages could not be decoded. Reported when the total is a power of two.
@@ -143,8 +146,9 @@ pub enum NodeEvent {
         /// What was wrong with the latest one.
         reason: String,
     },
-    /// What the node has counted so far, once a second. Told to those alone who ask for it by
-    /// [`Node::events_with_counts`](crate::Node::events_with_counts), and not logged.
+    /// What the node has counted so far, once a second. Only listeners of
+    /// [`Node::events_with_counts`](crate::Node::events_with_counts) receive it, and it is not
+    /// logged.
     Counted(Box<NodeStats>),
 }
 
@@ -246,7 +250,7 @@ impl fmt::Display for engine::Event {
     }
 }
 
-/// Receives the events of a node from the moment it was made.
+/// Receives the events that a node reports after this listener was made.
 ///
 /// ```
 /// use polywire::{Events, Node, NodeEvent};
@@ -321,8 +325,8 @@ impl Told {
 }
 
 impl Events {
-    /// Waits for the next event. `None` after [`Node::close`](crate::Node::close), or when the node
-    /// is gone, if no event waits.
+    /// Waits for the next event. Returns `None` if no event waits and the node is closed
+    /// ([`Node::close`](crate::Node::close)) or dropped.
     pub fn recv(&self) -> Option<NodeEvent> {
         let mut told = self.0.told.lock();
         self.0.came.wait_while(&mut told, Told::must_wait);
@@ -336,7 +340,7 @@ impl Events {
         told.waiting.pop_front()
     }
 
-    /// The next event, if one waits.
+    /// Returns the next event, if one waits.
     pub fn try_recv(&self) -> Option<NodeEvent> {
         self.0.told.lock().waiting.pop_front()
     }
@@ -367,17 +371,17 @@ impl Hub {
         });
     }
 
-    /// The node closes: listeners get what waits for them, and then an end.
+    /// Ends all listeners, because the node closes. They still receive the events that wait.
     pub(crate) fn end(&self) {
         self.0.lock().iter().filter_map(Weak::upgrade).for_each(|listener| listener.end());
     }
 
-    /// Whether somebody wants to know what the node counts.
+    /// Checks whether a listener wants the node's counts.
     pub(crate) fn wants_counts(&self) -> bool {
         self.0.lock().iter().any(|listener| listener.upgrade().is_some_and(|listener| listener.wants_counts))
     }
 
-    /// Hands counts to those who want them.
+    /// Hands counts to the listeners that want them.
     pub(crate) fn tell_counts(&self, stats: NodeStats) {
         let event = NodeEvent::Counted(Box::new(stats));
         let listeners = self.0.lock();

@@ -1,9 +1,10 @@
-//! The two ends of a publisher's history for late joiners: the samples that a publisher keeps and
-//! sends again, and the order in which a subscriber takes them and what is published meanwhile.
+//! History for late joiners. The publisher keeps samples and sends them again. The subscriber
+//! brings these samples and the messages that are published meanwhile into order.
 //!
-//! A publisher that keeps a history announces a second channel for each of its formats, whose offer
-//! names the publisher. Only subscribers that have just come accept it; their answers are the
-//! request. `spec/qos.md` has the protocol. Runs on threads of its own, which end by themselves.
+//! A publisher that keeps a history announces a history channel for each of its formats, whose
+//! offer names the publisher. Only subscribers that have just joined accept it; their answers are
+//! the request. `spec/qos.md` specifies the protocol. Replays run on threads of their own, which
+//! end by themselves.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,20 +26,20 @@ use crate::{
     writers::Missing,
 };
 
-/// Least time between two replays of one publisher.
+/// The least time between two replays of one publisher.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a subscriber holds back what is published now while the history is missing.
+/// How long a subscriber holds back new messages while it waits for the history.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Sequence numbers of replayed samples that a subscriber remembers, to drop their duplicates.
+/// The most sequence numbers of replayed samples that a subscriber remembers, to drop duplicates.
 const REMEMBERED: usize = 1 << 16;
 
-/// Gaps in what a writer publishes that wait to be filled by its history. Further ones count at
-/// once.
+/// The most gaps in a writer's messages that wait to be filled by its history. Messages of further
+/// gaps count as lost at once.
 const GAPS: usize = 1024;
 
-/// What a publisher keeps.
+/// The samples that a publisher keeps for late joiners.
 pub(crate) struct Kept {
     this: Weak<Kept>,
     entry: Weak<PortEntry>,
@@ -47,18 +48,19 @@ pub(crate) struct Kept {
     max_samples: usize,
     max_instances: usize,
     cache: Mutex<Cache>,
-    /// Held while a sample is sent and kept: whatever a replay does not have is sent behind its
-    /// beginning.
+    /// Held while a sample is sent and kept. So a sample that a replay does not have is sent after
+    /// the replay has begun.
     publishing: Mutex<()>,
     work: Mutex<Work>,
 }
 
 #[derive(Default)]
 struct Cache {
-    /// By sequence number.
+    /// The samples, by sequence number.
     samples: BTreeMap<u64, KeptSample>,
     instances: BTreeMap<Id128, VecDeque<u64>>,
-    /// The history channels, the present format's last. The others end with their last sample.
+    /// The history channels. The last is that of the present format. Any other ends with its last
+    /// sample.
     channels: Vec<HistoryChannel>,
     /// Sequence number of the last message on the history channels.
     replayed: u64,
@@ -73,22 +75,22 @@ struct Work {
     running: bool,
 }
 
-/// A sample as it is sent again.
+/// A sample as a replay sends it.
 #[derive(Clone)]
 pub(crate) struct KeptSample {
     pub(crate) timestamp_ns: i64,
-    /// Its hash goes with the message.
+    /// The key hash that is sent with the message.
     pub(crate) key_hash: Option<Id128>,
     pub(crate) instance: Id128,
-    /// The payload is a key frame of a stateful format.
+    /// Whether the payload is a key frame of a stateful format.
     pub(crate) is_key_frame: bool,
-    /// Refers to no other message.
+    /// The payload, which refers to no other message.
     pub(crate) payload: Arc<[u8]>,
     pub(crate) channel: ChannelId,
 }
 
 impl Kept {
-    /// Keeps what the policies say, for the subscribers on this port.
+    /// Makes the history that the policies require, for the subscribers on this port.
     pub(crate) fn new(entry: &Arc<PortEntry>, qos: &Qos) -> Arc<Kept> {
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
         Arc::new_cyclic(|this| Kept {
@@ -107,8 +109,8 @@ impl Kept {
         })
     }
 
-    /// Goes on with what another history has kept, at another port. `open` opens the channel that
-    /// takes the place of the other one's.
+    /// Takes over the samples of another history, at another port. `open` opens the channel that
+    /// replaces a channel of the other history.
     pub(crate) fn take_over(&self, other: &Kept, mut open: impl FnMut(ChannelId) -> Option<HistoryChannel>) {
         let (channels, samples) = {
             let cache = other.cache();
@@ -124,18 +126,18 @@ impl Kept {
         }
     }
 
-    /// The channel for samples of the present format.
+    /// Adds the channel for samples of the present format.
     pub(crate) fn opened(&self, channel: HistoryChannel) {
         self.cache().channels.push(channel);
         self.retire_unused();
     }
 
-    /// The channel for samples of the present format.
+    /// Returns the channel for samples of the present format.
     pub(crate) fn channel(&self) -> ChannelId {
         self.cache().channels.last().map(|(channel, _)| *channel).unwrap_or_default()
     }
 
-    /// Whether there is room for one more sample of the instance. Names the limit otherwise.
+    /// Checks whether there is room for one more sample of the instance. The error names the limit.
     pub(crate) fn has_room(&self, instance: Id128) -> Result<(), &'static str> {
         let cache = self.cache();
         let of_instance = cache.instances.get(&instance).map(VecDeque::len);
@@ -149,12 +151,12 @@ impl Kept {
         Ok(())
     }
 
-    /// To be held from before a sample is sent until it is kept.
+    /// Returns the lock that the publisher holds from before a sample is sent until it is kept.
     pub(crate) fn publishing(&self) -> MutexGuard<'_, ()> {
         self.publishing.lock()
     }
 
-    /// Keeps a sample, and drops the oldest of its instance.
+    /// Keeps a sample, and drops the oldest of its instance if there are too many.
     pub(crate) fn keep(&self, sequence: u64, sample: KeptSample) {
         let mut cache = self.cache();
         let of_instance = cache.instances.entry(sample.instance).or_default();
@@ -171,7 +173,7 @@ impl Kept {
         }
     }
 
-    /// The instance has ended: late joiners need not know of it.
+    /// Drops the samples of an instance that has ended: late joiners do not need them.
     pub(crate) fn ended(&self, instance: Id128) {
         let mut cache = self.cache();
         for sequence in cache.instances.remove(&instance).unwrap_or_default() {
@@ -200,7 +202,7 @@ impl Kept {
         }
     }
 
-    /// Sends what is kept to all peers that accept the history channels now.
+    /// Sends the kept samples to all peers that accept the history channels now.
     fn replay(&self) {
         let Some(entry) = self.entry.upgrade() else { return };
         let Some((channels, replay)) = self.begin() else { return };
@@ -236,8 +238,8 @@ impl Kept {
         entry.settle();
     }
 
-    /// The channels of a replay that begins now, and the sequence number of its first message.
-    /// `None` after the end.
+    /// Begins a replay. Returns its channels, and the sequence number of its first message. `None`
+    /// after [`Kept::close`].
     fn begin(&self) -> Option<(Vec<HistoryChannel>, u64)> {
         let mut cache = self.cache();
         let first = cache.replayed + 1;
@@ -245,8 +247,9 @@ impl Kept {
         (!cache.channels.is_empty()).then(|| (cache.channels.clone(), first))
     }
 
-    /// The samples that live, by sequence number, and the sequence number before the first message
-    /// with one of them. One more is left for the message that ends the history.
+    /// Returns the samples whose lifespan has not ended, with their sequence numbers, and the
+    /// number before the first message that replays one. Reserves one more number for the message
+    /// that ends the history.
     fn snapshot(&self) -> (Vec<(u64, KeptSample)>, u64) {
         let _publishing = self.publishing();
         let mut cache = self.cache();
@@ -270,7 +273,7 @@ impl Kept {
 }
 
 impl Replay for Kept {
-    /// Replays on a thread of its own, as sending may block. Requests that come meanwhile are
+    /// Replays on a separate thread, because sending may block. Requests that arrive meanwhile are
     /// served together, after a pause.
     fn request(&self) {
         {
@@ -305,60 +308,61 @@ impl Replay for Kept {
 /// A writer in one incarnation.
 pub(crate) type Writer = (Id128, u64);
 
-/// A history channel as a subscriber has it: the number of the link, and the id of its writer.
+/// The identity of a history channel at a subscriber: the number of the link, and the writer's id.
 pub(crate) type Bringer = (u64, Id128);
 
-/// The history channel that a subscriber knows by this announcement.
+/// Returns the identity of the history channel with this announcement.
 pub(crate) fn bringer(source: &Source) -> Bringer {
     (source.link.id.0, source.announcement.writer)
 }
 
-/// Where a subscriber stands with the histories of its writers. While a history is missing, it
-/// holds back what the writer publishes, so that all arrives in order.
+/// A subscriber's state for the histories of its writers. While a history is missing, the
+/// subscriber holds back what the writer publishes, so that all messages are delivered in order.
 pub(crate) struct Gates<T>(BTreeMap<Writer, Gate<T>>);
 
-/// Writers without an open channel that are remembered.
+/// The most writers without an open channel that are remembered.
 const GONE: usize = 1024;
 
-/// History channels of a writer that are remembered because they cannot be read.
+/// The most history channels of a writer that are remembered because they cannot be read.
 const REFUSED: usize = 256;
 
-/// What waits no more for a history. Whoever gets items hands them on and then calls
-/// [`Gates::handed`], so that those that another thread brings meanwhile come behind them.
+/// Messages that no longer wait for a history. The thread that gets the items delivers them and
+/// then calls [`Gates::handed`]. Messages that another thread receives meanwhile are delivered
+/// after them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Passed<T> {
-    /// What is handed on now.
+    /// The messages to deliver now.
     pub(crate) items: Vec<T>,
-    /// Messages that did not come, neither as they were published nor with the history.
+    /// Messages that arrived neither as they were published nor with the history.
     pub(crate) lost: u64,
 }
 
 struct Gate<T> {
-    /// Open channels of the writer, apart from history channels.
+    /// The number of open channels of the writer, apart from history channels.
     open: usize,
-    /// Since when it waits; `None` if the history is here.
+    /// Since when the subscriber waits for the history; `None` if it does not wait.
     waiting: Option<Duration>,
-    /// The replay that each open history channel brings, by its number.
+    /// The number of the replay that each open history channel carries now.
     replays: BTreeMap<Bringer, u64>,
     /// History channels that cannot be read.
     refused: BTreeSet<Bringer>,
-    /// The replay that is taken, by link and number: one that was received from its beginning, on
-    /// all its channels.
+    /// The replay that the subscriber takes, by link and number. It was received from its
+    /// beginning, on all its channels.
     taken: Option<(u64, u64)>,
-    /// A message that was published after the beginning cannot be read: the history is needed once
-    /// more.
+    /// Whether a message that was published after the beginning cannot be read, so that the history
+    /// is needed once more.
     again: bool,
-    /// The thread that hands on what waited. Others leave their messages to it.
+    /// The thread that delivers messages that waited. Other threads leave their messages to it.
     busy: Option<ThreadId>,
-    /// Sequence number, message and its bytes.
+    /// Messages that are held back: sequence number, message, and its size in bytes.
     held: VecDeque<(u64, T, usize)>,
     bytes: usize,
-    /// The newest sample handed on. Numbers of other systems' writers begin at 0 or 1.
+    /// The newest delivered message. Numbers of other systems' writers begin at 0 or 1.
     last: Option<u64>,
-    /// Replayed samples handed on, which may come once more as they were published.
+    /// Delivered samples of the history, which may arrive once more as they were published.
     replayed: BTreeSet<u64>,
-    /// Messages that did not come as they were published, by the last of each gap: the first one,
-    /// and the number of those that the history has not brought either.
+    /// Gaps in the messages as they were published, by the last number of each gap. The value is
+    /// the first number, and how many messages the history has not delivered either.
     gaps: BTreeMap<u64, (u64, u64)>,
 }
 
@@ -400,8 +404,8 @@ impl<T> From<Vec<T>> for Passed<T> {
 }
 
 impl<T> Gates<T> {
-    /// A channel of the writer opens. The history is wanted if this is its only one. A writer that
-    /// counts `anew` may have other messages with numbers that it had before.
+    /// Opens a channel of the writer. The history is needed if this is the writer's only channel. A
+    /// writer that numbers `anew` may have other messages with numbers that it had before.
     pub(crate) fn open(&mut self, writer: Writer, now: Duration, anew: bool) {
         if self.0.len() > GONE {
             let is_gone = |gate: &Gate<T>| gate.open == 0 && gate.waiting.is_none();
@@ -418,8 +422,8 @@ impl<T> Gates<T> {
         }
     }
 
-    /// A channel of the writer has ended. Gives what was held if it was the last one. If its link
-    /// broke, the history may come over another link, so that a wait for it goes on.
+    /// Ends a channel of the writer. Returns the held messages if it was the last one. If its link
+    /// broke, the history may arrive over another link, so a wait for it continues.
     pub(crate) fn close(&mut self, writer: Writer, broke: bool) -> Passed<T> {
         let waits_on = broke && self.0.len() <= GONE;
         let Some(gate) = self.0.get_mut(&writer) else { return Passed::default() };
@@ -432,24 +436,24 @@ impl<T> Gates<T> {
         Passed::default()
     }
 
-    /// Messages did not come as they were published. Gives the number of those that count as lost
-    /// now: the history has brought none of them, and will not.
+    /// Records that messages did not arrive as they were published. Returns how many of them count
+    /// as lost now: the history has not delivered them, and will not.
     pub(crate) fn missing(&mut self, writer: Writer, missing: Missing) -> u64 {
         self.0.get_mut(&writer).map_or(missing.count, |gate| gate.missing(missing))
     }
 
-    /// Whether the history of the writer is missing.
+    /// Checks whether the history of the writer is missing.
     pub(crate) fn is_waiting(&self, writer: Writer) -> bool {
         self.0.get(&writer).is_some_and(|gate| gate.waiting.is_some())
     }
 
-    /// Whether any history is missing.
+    /// Checks whether any history is missing.
     pub(crate) fn is_any_waiting(&self) -> bool {
         self.0.values().any(|gate| gate.waiting.is_some())
     }
 
-    /// A message as it was published. Gives what is handed on now. The second value is true if the
-    /// wait was given up, because more than `room` messages or bytes are held.
+    /// Takes a message as it was published. Returns the messages to deliver now. The second value
+    /// is true if the wait was given up, because more than `room` messages or bytes are held.
     pub(crate) fn published(
         &mut self,
         writer: Writer,
@@ -472,19 +476,19 @@ impl<T> Gates<T> {
         }
     }
 
-    /// Whether so much is held, behind what another thread hands on, that the next message has to
-    /// wait for it.
+    /// Checks whether another thread delivers, and so much is held behind it that the next message
+    /// must wait.
     pub(crate) fn is_crowded(&self, writer: Writer, room: (usize, usize)) -> bool {
         self.is_busy(writer) && self.0.get(&writer).is_some_and(|gate| gate.is_full(room))
     }
 
-    /// Whether another thread hands on what was held.
+    /// Checks whether another thread delivers messages that were held.
     pub(crate) fn is_busy(&self, writer: Writer) -> bool {
         let busy = self.0.get(&writer).and_then(|gate| gate.busy);
         busy.is_some_and(|thread| thread != thread::current().id())
     }
 
-    /// What was given has been handed on. Gives what has come behind it.
+    /// Records that the last given messages were delivered. Returns those that arrived meanwhile.
     pub(crate) fn handed(&mut self, writer: Writer) -> Vec<T> {
         let Some(gate) = self.0.get_mut(&writer) else { return Vec::new() };
         gate.busy = None;
@@ -494,9 +498,9 @@ impl<T> Gates<T> {
         }
     }
 
-    /// A replay of the history begins on a channel. `ids` are those of all its channels. It is
-    /// taken if it has begun on all of them that can be read: otherwise it was sent for somebody
-    /// else, and only a part of it comes.
+    /// Records that a replay begins on a history channel. `ids` are the ids of all its channels.
+    /// The subscriber takes the replay if it has begun on all of them that can be read. Otherwise
+    /// it was sent for another subscriber, and only a part of it arrives.
     pub(crate) fn begin(&mut self, writer: Writer, from: Bringer, replay: u64, ids: &[[u8; 16]]) {
         let Some(gate) = self.0.get_mut(&writer) else { return };
         gate.replays.insert(from, replay);
@@ -509,7 +513,7 @@ impl<T> Gates<T> {
         }
     }
 
-    /// A history channel of the writer cannot be read.
+    /// Records that a history channel of the writer cannot be read.
     pub(crate) fn refuse(&mut self, writer: Writer, from: Bringer) {
         if let Some(gate) = self.0.get_mut(&writer) {
             if gate.refused.len() == REFUSED {
@@ -519,7 +523,7 @@ impl<T> Gates<T> {
         }
     }
 
-    /// A history channel of the writer has ended, or is read no more.
+    /// Records that a history channel of the writer has ended, or is read no more.
     pub(crate) fn leave(&mut self, writer: Writer, from: Bringer) {
         if let Some(gate) = self.0.get_mut(&writer) {
             let replay = gate.replays.remove(&from).map(|replay| (from.0, replay));
@@ -527,7 +531,8 @@ impl<T> Gates<T> {
         }
     }
 
-    /// A sample of the history. Gives what is handed on now: first what was published before it.
+    /// Takes a sample of the history. Returns the messages to deliver now: first those published
+    /// before it.
     pub(crate) fn replayed(&mut self, writer: Writer, from: Bringer, number: u64, item: T) -> Passed<T> {
         let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.takes(from)) else { return Passed::default() };
         let mut out = Vec::new();
@@ -550,7 +555,7 @@ impl<T> Gates<T> {
         gate.hand(out.into())
     }
 
-    /// The history has ended. Gives what was held, unless the history is needed once more.
+    /// Ends the replay. Returns the held messages, unless the history is needed once more.
     pub(crate) fn complete(&mut self, writer: Writer, from: Bringer) -> Passed<T> {
         let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.takes(from)) else { return Passed::default() };
         if std::mem::take(&mut gate.again) {
@@ -560,8 +565,8 @@ impl<T> Gates<T> {
         gate.end()
     }
 
-    /// A message cannot be read, because it refers to earlier ones. The history has it. True if the
-    /// history was complete before.
+    /// Records that a message cannot be read because it refers to earlier ones. The history has it.
+    /// Returns true if the history was complete before.
     pub(crate) fn missed(&mut self, writer: Writer, now: Duration) -> bool {
         let Some(gate) = self.0.get_mut(&writer) else { return false };
         gate.again |= gate.taken.is_some();
@@ -572,8 +577,8 @@ impl<T> Gates<T> {
         was_complete
     }
 
-    /// Gives up the histories that have been missing for longer than [`PATIENCE`], and gives what
-    /// was held for them.
+    /// Gives up the histories that have been missing for [`PATIENCE`] or longer, and returns the
+    /// messages that were held for them.
     pub(crate) fn give_up(&mut self, now: Duration) -> Vec<(Writer, Passed<T>)> {
         let late = |gate: &Gate<T>| gate.waiting.is_some_and(|since| now.saturating_sub(since) >= PATIENCE);
         let late = self.0.iter_mut().filter(|(_, gate)| late(gate));
@@ -582,7 +587,7 @@ impl<T> Gates<T> {
 }
 
 impl<T> Gate<T> {
-    /// Whether the channel brings the replay that is taken.
+    /// Checks whether the history channel carries the replay that is taken.
     fn takes(&self, from: Bringer) -> bool {
         self.taken.is_some_and(|(link, replay)| link == from.0 && self.replays.get(&from) == Some(&replay))
     }
@@ -598,14 +603,14 @@ impl<T> Gate<T> {
         0
     }
 
-    /// The history has brought a message.
+    /// Records that the history has delivered a message.
     fn fill(&mut self, number: u64) {
         if let Some((_, (_, lost))) = self.gaps.range_mut(number..).next().filter(|(_, (first, _))| *first <= number) {
             *lost = lost.saturating_sub(1);
         }
     }
 
-    /// Waits no more. While another thread hands on, what is held is left to it.
+    /// Ends the wait. If another thread delivers, the held messages are left to it.
     fn end(&mut self) -> Passed<T> {
         (self.waiting, self.taken, self.again) = (None, None, false);
         let lost = std::mem::take(&mut self.gaps).into_values().map(|(_, lost)| lost).sum();
@@ -613,7 +618,7 @@ impl<T> Gate<T> {
         Passed { items, lost }
     }
 
-    /// Everything that is held.
+    /// Returns all held messages that were not delivered before.
     fn release(&mut self) -> Passed<T> {
         self.bytes = 0;
         let held = std::mem::take(&mut self.held);
@@ -623,7 +628,7 @@ impl<T> Gate<T> {
         self.hand(Vec::from_iter(items).into())
     }
 
-    /// This thread hands these on.
+    /// Records that this thread delivers these messages.
     fn hand(&mut self, passed: Passed<T>) -> Passed<T> {
         self.busy = (!passed.items.is_empty()).then(|| thread::current().id());
         passed
@@ -651,7 +656,7 @@ mod tests {
         gates
     }
 
-    /// A replay begins, which has this channel alone.
+    /// Begins a replay on this channel alone.
     fn begin(gates: &mut Gates<u64>, replay: u64) {
         gates.begin(W, H, replay, &[H.1.0]);
     }
@@ -790,7 +795,7 @@ mod tests {
         let mut replayed = |number| replayed(&mut gates, next, number);
         assert_eq!([1, 2, 6].map(&mut replayed), [vec![], vec![2], vec![5, 6]]);
         assert_eq!(complete(&mut gates, next), [7]);
-        // Once it is complete, or if it does not come back, nothing waits.
+        // Nothing waits once the history is complete, or if the writer does not come back.
         assert_eq!((gates.close(W, true), gates.is_any_waiting()), (Passed::default(), false));
         gates.open(W, PATIENCE, false);
         assert_eq!((published(&mut gates, 8), gates.close(W, true)), (vec![], Passed::default()));
@@ -850,7 +855,8 @@ mod tests {
             (replayed(&mut gates, H, 11), gates.complete(W, H)),
             (vec![10, 11], Passed { items: vec![], lost: 4 })
         );
-        // 5, 7, 8 and 12 came neither way. After the history, only what it has brought is not lost.
+        // 5, 7, 8 and 12 arrived neither way. After the history, all that it has not delivered is
+        // lost.
         assert_eq!((gates.missing(W, missing(14, 2)), gates.missing(W, missing(11, 2))), (2, 1));
         assert_eq!(gates.missing((Id128([2; 16]), 1), missing(3, 3)), 3, "a writer without history");
     }

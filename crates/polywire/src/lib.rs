@@ -51,23 +51,24 @@
 //! # Log
 //!
 //! Every event of a node goes to the `log` crate's logger as well as to [`Node::events`]. The log's
-//! targets begin with `polywire`. The compiler of machine code, Cranelift, logs a line for each
-//! function that it makes, under `cranelift_jit`: `RUST_LOG=info,cranelift_jit=warn` leaves it out.
+//! targets begin with `polywire`. Cranelift, which compiles machine code, logs a line for each
+//! function that it compiles, under the target `cranelift_jit`. `RUST_LOG=info,cranelift_jit=warn`
+//! suppresses these lines.
 //!
 //! # Spans
 //!
 //! With the feature `tracing`, a node opens spans of the crate `tracing`, under the target
-//! `polywire`. `examples/spans.rs` prints them. Where nobody collects spans, each costs a
-//! comparison.
+//! `polywire`. `examples/spans.rs` prints them. If no subscriber of `tracing` collects spans, each
+//! span costs one comparison.
 //!
 //! | span | level | what | fields |
 //! |---|---|---|---|
-//! | `connect` | debug | a link begins, and both ends announce their channels | `wire` (the endpoint), `peer`, `address` |
-//! | `negotiate` | debug | the subscribers decide on a writer's channel | `topic`, `wire`, `writer`, `address` |
+//! | `connect` | debug | a link is established, and both ends announce their channels | `wire` (the endpoint), `peer`, `address` |
+//! | `negotiate` | debug | the subscribers decide whether they accept a writer's channel | `topic`, `wire`, `writer`, `address` |
 //! | `publish` | trace | a message is encoded and sent | `topic`, `wire`, `writer`, `sequence` |
-//! | `deliver` | trace | a message is decoded and handed on; inline callbacks run | `topic`, `wire`, `writer`, `sequence` |
+//! | `deliver` | trace | a message is decoded and handed to its subscribers; inline callbacks run | `topic`, `wire`, `writer`, `sequence` |
 //! | `call` | debug | from the request to the reply, or to the end of the call | `topic` (the service), `wire`, `writer`, `sequence` |
-//! | `serve` | debug | from when a request is received to when it is answered | `topic` (the service), `wire`, `writer`, `sequence` |
+//! | `serve` | debug | from the arrival of a request to its answer | `topic` (the service), `wire`, `writer`, `sequence` |
 
 pub mod access;
 mod async_publisher;

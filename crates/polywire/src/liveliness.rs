@@ -1,6 +1,6 @@
-//! How a publisher with a lease shows that it is alive, beside publishing: it sends *assertions* on
-//! a channel of their own, whose offer names the publisher. `spec/qos.md`, section 5, has the
-//! protocol. A publisher without a lease has none of this: it lives as long as its links.
+//! Liveliness of publishers with a lease. Beside its messages, such a publisher sends *assertions*
+//! on a separate channel, whose offer names the publisher. `spec/qos.md`, section 5, specifies the
+//! protocol. A publisher without a lease sends none: it is alive as long as its links.
 
 use std::{
     sync::{
@@ -24,10 +24,10 @@ use crate::{
     node::{Inner, PortEntry},
 };
 
-/// Assertions of a publisher in one lease. Some of them may be late, or lost.
+/// The number of assertions that a publisher sends in one lease. Some may be late, or lost.
 const PER_LEASE: u32 = 4;
 
-/// Shows that one publisher is alive. Its thread ends soon after [`Pulse::close`].
+/// Asserts the liveliness of one publisher. Its thread ends soon after [`Pulse::close`].
 pub(crate) struct Pulse {
     node: Weak<Inner>,
     topic: String,
@@ -41,7 +41,7 @@ pub(crate) struct Pulse {
 struct State {
     /// The channels of assertions, one at each endpoint.
     channels: Vec<(Weak<PortEntry>, ChannelId)>,
-    /// The last sign of life.
+    /// The time of the last sign of life.
     asserted: Duration,
     /// Whether the lease has not lapsed.
     alive: bool,
@@ -50,7 +50,7 @@ struct State {
 }
 
 impl Pulse {
-    /// For a publisher that offers this kind with this lease.
+    /// Makes the pulse of a publisher that offers this kind of liveliness with this lease.
     pub(crate) fn new(node: &Arc<Inner>, topic: &str, kind: Liveliness, lease: Duration) -> Arc<Pulse> {
         let state = State { channels: Vec::new(), asserted: clock::now(), alive: true, sequence: 0, closed: false };
         Arc::new(Pulse {
@@ -64,25 +64,25 @@ impl Pulse {
         })
     }
 
-    /// Begins to watch the lease and, if the node does it, to send assertions.
+    /// Starts the thread that watches the lease and, for automatic liveliness, sends assertions.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let beating = self.clone();
         thread::Builder::new().name("pw-alive".into()).spawn(move || beating.run()).map(drop)
     }
 
-    /// Assertions travel on these channels from now on.
+    /// Sets the channels on which assertions are sent from now on.
     pub(crate) fn set_channels(&self, channels: Vec<(Weak<PortEntry>, ChannelId)>) {
         self.lock().channels = channels;
     }
 
-    /// A message was published, which shows as much as an assertion.
+    /// Counts a published message as a sign of life, unless the liveliness is automatic.
     pub(crate) fn published(&self) {
         if self.kind != Liveliness::Automatic {
             self.show();
         }
     }
 
-    /// Says that the publisher is alive.
+    /// Sends an assertion, which is a sign of life.
     pub(crate) fn assert(&self) -> Result<(), EngineError> {
         self.show();
         self.send()
@@ -93,13 +93,13 @@ impl Pulse {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The publisher ends.
+    /// Ends the thread, because the publisher closes.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// Notes a sign of life.
+    /// Records a sign of life.
     fn show(&self) {
         let mut state = self.lock();
         state.asserted = clock::now();
@@ -109,7 +109,7 @@ impl Pulse {
         }
     }
 
-    /// Sends an assertion at each endpoint, also after one has failed.
+    /// Sends an assertion at each endpoint, even after one has failed. Returns the first error.
     fn send(&self) -> Result<(), EngineError> {
         let (sequence, channels) = {
             let mut state = self.lock();
@@ -126,7 +126,8 @@ impl Pulse {
         result
     }
 
-    /// Sends assertions, if the node does it, and watches the lease.
+    /// Watches the lease and, for automatic liveliness, sends assertions, until the publisher
+    /// closes.
     fn run(&self) {
         let mut state = self.lock();
         while !state.closed {
@@ -143,13 +144,13 @@ impl Pulse {
                 Liveliness::Automatic if !state.alive || state.asserted.saturating_add(beat) <= now => {
                     (state.asserted, state.alive) = (now, true);
                     drop(state);
-                    // A port that has closed needs none.
+                    // An error is ignored: a port that has closed needs no assertion.
                     let _ = self.send();
                     state = self.lock();
                     continue;
                 }
                 Liveliness::Automatic => state.asserted.saturating_add(beat) - now,
-                // Woken by the next sign of life.
+                // The next sign of life wakes the thread.
                 _ if !state.alive => Duration::from_secs(3600),
                 _ => lapses - now,
             };

@@ -1,7 +1,8 @@
 //! Serves metrics to Prometheus over HTTP, at an address of this machine.
 //!
-//! One request at a time, each on a connection of its own: `GET /metrics` is answered, all else is
-//! refused. Whoever connects gets two seconds and may send 8 KiB.
+//! The server handles one request at a time, each on a connection of its own. It answers
+//! `GET /metrics` and refuses all other requests. A client may send 8 KiB and has two seconds for
+//! that.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -14,10 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a request's head.
+/// The most bytes of a request's head.
 const REQUEST: usize = 8 << 10;
 
-/// How long a caller may take to send its request, and to take the reply.
+/// How long a client may take to send its request, and for each write of the reply to proceed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Serves a text at `/metrics`, on a thread of its own, until it is dropped.
@@ -41,9 +42,10 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens. The thread calls `text` for each request; it returns `None` if there is nothing to
-    /// serve any more. Fails if the address is taken, or with [`io::ErrorKind::InvalidInput`] if
-    /// other machines could reach it.
+    /// Starts to listen. The server's thread calls `text` for each request. `text` returns `None`
+    /// if there is nothing to serve any more; the client gets status 503 then. Fails if the address
+    /// is in use, or with [`io::ErrorKind::InvalidInput`] if other machines could reach the
+    /// address.
     pub fn serve(address: SocketAddr, text: impl Fn() -> Option<String> + Send + 'static) -> io::Result<MetricsServer> {
         if !address.ip().is_loopback() {
             let reason = "other machines could reach it; use an address such as 127.0.0.1:9464";
@@ -58,7 +60,7 @@ impl MetricsServer {
                 if stopped.load(Ordering::Acquire) {
                     return;
                 }
-                // A caller that goes away, or sends nothing useful, is its own problem.
+                // An error concerns only this client: it has gone, or has sent no valid request.
                 let _ = caller.and_then(|caller| answer(&caller, &text));
             }
         };
@@ -75,7 +77,7 @@ impl MetricsServer {
 impl Drop for MetricsServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Wakes the thread.
+        // Wakes the thread, which waits for a connection.
         let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
         if let Some(thread) =
             self.thread.take().filter(|thread| woken && thread.thread().id() != thread::current().id())
@@ -103,7 +105,8 @@ fn answer(mut caller: &TcpStream, text: &impl Fn() -> Option<String>) -> io::Res
     caller.write_all(body.as_bytes())
 }
 
-/// Reads up to the empty line, and no more bytes and no longer than a caller may take.
+/// Reads a request up to the empty line, or until [`REQUEST`] bytes have arrived. Fails after
+/// [`PATIENCE`].
 fn head(mut caller: &TcpStream) -> io::Result<Vec<u8>> {
     let (until, mut head, mut part) = (Instant::now() + PATIENCE, Vec::new(), [0; 1024]);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < REQUEST {
@@ -120,7 +123,7 @@ fn head(mut caller: &TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Whether a request is one for the metrics; else the status that refuses it.
+/// Checks whether a request asks for the metrics. The error is the status that refuses it.
 fn request(head: &[u8]) -> Result<(), &'static str> {
     let bad = "400 Bad Request";
     let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or("431 Request Header Fields Too Large")?;
@@ -174,7 +177,7 @@ mod tests {
         }
         let endless = [b"GET /metrics HTTP/1.1\r\nX: ".to_vec(), vec![b'x'; REQUEST]].concat();
         assert!(ask(address, &endless).starts_with("HTTP/1.1 431 "));
-        // Callers that say nothing hold up the others for a while only.
+        // A client that sends nothing delays the other clients only for a limited time.
         let _silent = TcpStream::connect(address).expect("connects");
         assert!(ask(address, b"GET /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 "));
         drop(metrics);

@@ -1,6 +1,5 @@
-//! What a publisher does for the quality of service that it offers, beside announcing it: it
-//! watches its deadline and bounds its instances. A publisher with default policies has none of
-//! this.
+//! The publisher's side of the quality of service that it offers: watches the offered deadline and
+//! limits the number of instances. A publisher with default policies needs none of this.
 
 use std::{
     sync::{
@@ -23,21 +22,21 @@ use crate::{
     node::{Inner, Wake},
 };
 
-/// The parts that the policies ask for.
+/// The state that a publisher's policies require.
 pub(crate) struct Offered {
     pub(crate) deadline: Option<Arc<Watch>>,
-    /// Bounds the instances of a publisher that keeps no history.
+    /// Limits the instances of a publisher that keeps no history. With a history, [`Kept`] does so.
     instances: Option<Instances>,
 }
 
-/// The instances that a publisher has begun and not ended.
+/// The instances that a publisher has published, and neither disposed of nor unregistered.
 struct Instances {
     most: usize,
     known: std::collections::BTreeSet<Id128>,
 }
 
 impl Offered {
-    /// `None` if the policies ask for nothing.
+    /// Returns `None` if the policies require no deadline, no history and no limit on instances.
     pub(crate) fn new(node: &Arc<Inner>, topic: &str, qos: &Qos) -> Option<Box<Offered>> {
         let deadline = qos.deadline.map(|period| Watch::new(node, topic, period));
         let keeps_history = qos.durability == Durability::TransientLocal;
@@ -47,7 +46,7 @@ impl Offered {
         asks.then(|| Box::new(Offered { deadline, instances }))
     }
 
-    /// Whether a message may be published. Names the limit that it would exceed otherwise.
+    /// Checks whether a message may be published. The error names the limit that it would exceed.
     pub(crate) fn admit(&self, kind: Kind, instance: Id128, history: Option<&Kept>) -> Result<(), &'static str> {
         if kind != Kind::Data {
             return Ok(());
@@ -59,7 +58,7 @@ impl Offered {
         }
     }
 
-    /// A message was published.
+    /// Records that a message was published.
     pub(crate) fn published(&mut self, kind: Kind, instance: Id128) {
         let is_end = matches!(kind, Kind::Dispose | Kind::Unregister);
         if let Some(all) = &mut self.instances {
@@ -86,7 +85,7 @@ pub(crate) struct Watch {
 
 struct Watched {
     deadlines: Deadlines,
-    /// When the timer wakes this.
+    /// The time for which the timer is set. `None` if it is not set.
     wakes: Option<Duration>,
 }
 

@@ -1,6 +1,6 @@
-//! Compression of payloads: turns the compressor that a wire or an announcement names into the
-//! object that packs or unpacks. The publisher and the node call it; it opens the dictionary's
-//! file and nothing else.
+//! Compression of payloads: makes the object that packs or unpacks from the compressor that a wire
+//! or an announcement names. The publisher and the node call this module, which reads only the file
+//! of the dictionary.
 
 use std::{
     fs::File,
@@ -32,8 +32,8 @@ type Prepared = (Packing, Option<Vec<u8>>);
 
 impl Packing {
     /// Prepares the compressor that a wire names, and reads its dictionary, which the caller has to
-    /// publish as a document. `None` for `none`. Fails if the options or the dictionary are
-    /// invalid.
+    /// publish as a document. Returns `None` for the compressor `none`. Fails if the options or the
+    /// dictionary are invalid.
     pub(crate) fn of(compressor: &'static dyn Compressor, choice: &Choice) -> Result<Option<Prepared>, NodeError> {
         let settings = Settings::parse(&choice.options, compressor)?;
         if compressor.name() == "none" {
@@ -77,7 +77,7 @@ fn read(path: &str) -> Result<Vec<u8>, NodeError> {
     }
 }
 
-/// Decompresses the payloads of one channel. A clone shares the state.
+/// Decompresses the payloads of one channel. Clones share their state.
 #[derive(Clone)]
 pub(crate) struct Unpacking(Arc<Mutex<Unpacker>>);
 

@@ -1,5 +1,6 @@
-//! Quality of service: the policies of [`polywire_core::qos`], and which of them a port and a node
-//! can keep. Publishers and subscribers ask before they are opened. Touches nothing.
+//! Quality of service: the policies of [`polywire_core::qos`], and the checks whether a port and a
+//! node can enforce them. Publishers and subscribers are checked before they are opened. The checks
+//! have no side effects.
 //!
 //! `spec/qos.md` says for each policy what is native to an engine, what Polywire adds, and what is
 //! refused.
@@ -29,10 +30,10 @@ use crate::error::NodeError;
 
 pub use polywire_core::qos::*;
 
-/// A shorter lease would lapse whenever the system is busy.
+/// The shortest lease. A shorter one would lapse whenever the system is busy.
 const SHORTEST_LEASE: Duration = Duration::from_millis(10);
 
-/// What every port and node can keep, whichever side asks.
+/// Checks the policies that publishers and subscribers have in common.
 fn check(qos: &Qos, reliable_engine: bool) -> Result<(), NodeError> {
     qos.check()?;
     if qos.reliability == Reliability::Reliable && !reliable_engine {
@@ -73,8 +74,8 @@ fn unsupported(policy: &str, reason: &str) -> Result<(), NodeError> {
     Err(NodeError::Unsupported { policy: policy.into(), reason: reason.into() })
 }
 
-/// Checks what is offered against what is requested. `reliable_engine` says what an offer of
-/// [`Reliability::BestAvailable`] is worth. Fails with a text for people of both sides.
+/// Checks an offer against a request. `reliable_engine` says whether an offer of
+/// [`Reliability::BestAvailable`] counts as reliable. The error is a text that both sides report.
 pub(crate) fn matched(offered: &Qos, requested: &Qos, reliable_engine: bool) -> Result<(), String> {
     let reliability = match offered.reliability {
         Reliability::BestAvailable if reliable_engine => Reliability::Reliable,

@@ -17,7 +17,8 @@ use crate::{clock, engine::Overflow};
 
 /// The receiver is woken when this many messages wait, or when the link pauses.
 const WAKE_AT: usize = 64;
-/// Used values kept for decoding into. Together they take no more memory than the queue may.
+/// The most used values that are kept to decode into. Together they take no more memory than the
+/// queue may.
 const SPARE: usize = 64;
 
 pub(crate) struct Queue<T, V> {
@@ -28,14 +29,14 @@ pub(crate) struct Queue<T, V> {
     drops: Arc<Drops>,
 }
 
-/// What a queue drops as the quality of service asks for. Such messages are not lost.
+/// Counters of messages that a queue drops because of quality of service. They are not lost.
 #[derive(Debug, Default)]
 pub(crate) struct Drops {
-    /// Replaced by newer ones of the instance.
+    /// Replaced by newer messages of the same instance.
     pub(crate) replaced: AtomicU64,
-    /// Refused, because the instance has as many as it may have.
+    /// Refused, because the instance has reached its limit of messages.
     pub(crate) rejected: AtomicU64,
-    /// Not taken within their lifespan.
+    /// Not taken before the end of their lifespan.
     pub(crate) expired: AtomicU64,
 }
 
@@ -46,15 +47,15 @@ pub(crate) struct QueueLimits {
     /// Bytes of memory. One larger message is accepted if nothing else waits.
     pub(crate) bytes: usize,
     pub(crate) overflow: Overflow,
-    /// Messages of one instance. More replace the oldest, or are refused.
+    /// The limit on messages of one instance. A further one replaces the oldest, or is refused.
     pub(crate) depth: Option<Depth>,
 }
 
-/// The bound of an instance.
+/// The limit on the messages of one instance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
     pub(crate) messages: u32,
-    /// New messages replace old ones.
+    /// Whether new messages replace old ones. Otherwise new messages are refused.
     pub(crate) replaces: bool,
 }
 
@@ -62,15 +63,15 @@ pub(crate) struct Depth {
 pub(crate) struct Weighed<T> {
     pub(crate) item: T,
     pub(crate) bytes: usize,
-    /// `None` for no instance and no end of life.
+    /// `None` if the item has no instance and no lifespan.
     pub(crate) tag: Option<Box<Tag>>,
 }
 
-/// What quality of service needs of an item.
+/// The properties of an item that quality of service needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tag {
     pub(crate) instance: Id128,
-    /// By this node's clock, in nanoseconds since 1970.
+    /// The end of the lifespan, by this node's clock, in nanoseconds since 1970.
     pub(crate) expires_ns: Option<i64>,
 }
 
@@ -92,14 +93,15 @@ struct Waiting<T, V> {
     items: VecDeque<Weighed<T>>,
     /// Sum over `items`.
     bytes: usize,
-    /// Number of items by instance, if there is a bound.
+    /// The number of items of each instance, if there is a limit.
     by_instance: BTreeMap<Id128, u32>,
     spare: Vec<Weighed<V>>,
     /// Sum over `spare`.
     spare_bytes: usize,
     waker: Option<Waker>,
     stalled: bool,
-    /// Items taken so far. A writer that waits uses it to tell a slow receiver from a stuck one.
+    /// The number of items taken so far. A thread that waits for room uses it to distinguish a slow
+    /// receiver from a stuck one.
     taken: u64,
     closed: bool,
 }
@@ -122,12 +124,12 @@ impl<T, V> Queue<T, V> {
         Queue { state: Mutex::new(state), came, room, limits, drops: Arc::default() }
     }
 
-    /// What the queue drops as the quality of service asks for.
+    /// Returns the counters of messages that the queue drops because of quality of service.
     pub(crate) fn drops(&self) -> Arc<Drops> {
         self.drops.clone()
     }
 
-    /// Messages that wait.
+    /// The number of messages that wait.
     pub(crate) fn len(&self) -> usize {
         self.lock().items.len()
     }
@@ -136,9 +138,10 @@ impl<T, V> Queue<T, V> {
         self.limits
     }
 
-    /// Adds an item and returns those dropped to make room, or the item itself. May block if the
-    /// policy is [`Overflow::Block`]. Wakes the receiver only when many items wait; call
-    /// [`Queue::wake`] when the link pauses.
+    /// Adds an item. Returns the items that were dropped to make room, or the item itself if it has
+    /// no room. Items that quality of service drops are only counted. May block if the policy is
+    /// [`Overflow::Block`]. Wakes the receiver only when many items wait; call [`Queue::wake`] when
+    /// the link pauses.
     pub(crate) fn push(&self, item: Weighed<T>) -> Vec<Weighed<T>> {
         let mut state = self.lock();
         let mut dropped = Vec::new();
@@ -177,7 +180,7 @@ impl<T, V> Queue<T, V> {
         dropped
     }
 
-    /// Sees to it that the instance may have one more item. False if the new item is refused.
+    /// Makes room for one more item of the instance. Returns false if the new item is refused.
     fn make_room_of_instance(&self, state: &mut Waiting<T, V>, instance: Id128, depth: Depth) -> bool {
         if state.by_instance.get(&instance).is_none_or(|count| *count < depth.messages) {
             return true;
@@ -193,7 +196,7 @@ impl<T, V> Queue<T, V> {
         true
     }
 
-    /// The first item of an instance, if one waits.
+    /// Takes the first item of an instance, if one waits.
     pub(crate) fn pop_instance(&self, instance: Id128) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -283,7 +286,7 @@ impl<T, V> Queue<T, V> {
         Poll::Pending
     }
 
-    /// Waits for items and takes all. False when the queue is closed and empty.
+    /// Waits for items and takes all of them. Returns false when the queue is closed and empty.
     pub(crate) fn pop_all(&self, into: &mut VecDeque<Weighed<T>>) -> bool {
         let mut state = self.lock();
         while state.items.is_empty() && !state.closed {
@@ -312,7 +315,7 @@ impl<T, V> Queue<T, V> {
         }
     }
 
-    /// Notes that an item was taken. `None` if its life is over.
+    /// Records that an item was taken, and returns it. `None` if its lifespan has ended.
     fn taken(&self, state: &mut Waiting<T, V>, taken: Weighed<T>) -> Option<T> {
         state.taken += 1;
         if self.is_half_empty(state) {
@@ -326,7 +329,7 @@ impl<T, V> Queue<T, V> {
         Some(taken.item)
     }
 
-    /// Refuses items from now on, and wakes all who wait.
+    /// Refuses items from now on, and wakes all threads and tasks that wait.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -335,7 +338,7 @@ impl<T, V> Queue<T, V> {
         self.room.notify_all();
     }
 
-    /// A used value to decode into.
+    /// Takes a used value to decode into.
     pub(crate) fn spare(&self) -> Option<Weighed<V>> {
         let mut state = self.lock();
         let spare = state.spare.pop()?;
@@ -343,8 +346,8 @@ impl<T, V> Queue<T, V> {
         Some(spare)
     }
 
-    /// Returns used values. They keep the memory that they have grown to, so only as many are kept
-    /// as the bound allows.
+    /// Returns used values to the queue. A value keeps the memory that it has grown to, so the
+    /// queue keeps only as many as the limits allow.
     pub(crate) fn give_back(&self, values: impl Iterator<Item = Weighed<V>>) {
         let mut state = self.lock();
         for value in values {
@@ -409,7 +412,7 @@ mod tests {
         assert_eq!(dropped(&queue, 3, 4), [0_u32; 0]);
         assert_eq!(dropped(&queue, 4, 1), [4]);
         assert_eq!(waiting(&queue), [1, 3]);
-        // One that is larger than all has room where nothing else waits.
+        // An item that is larger than the limit is accepted if nothing else waits.
         assert_eq!(dropped(&queue, 5, 1000), [0_u32; 0]);
         assert_eq!(dropped(&queue, 6, 0), [6]);
         assert_eq!(waiting(&queue), [5]);

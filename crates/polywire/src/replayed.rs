@@ -1,32 +1,35 @@
-//! What is said on a history channel, and its bytes. `spec/qos.md` has the protocol.
+//! The extension that marks each message of a history channel, and its encoding. `spec/qos.md`
+//! specifies the protocol.
 
 use std::iter;
 
 use polywire_core::envelope::{Envelope, ExtensionsBuf};
 
-/// The extension of every message on a history channel, a [`Part`]. It must be understood.
+/// The id of the extension that every message of a history channel carries. Its value is a
+/// [`Part`]. The receiver must understand the extension.
 pub(crate) const REPLAYED: u32 = 1;
 
-/// Channels that the beginning of a replay lists: what fits into a message's extensions. A
-/// publisher has more if it kept samples of more formats; nobody waits for those of the earliest
-/// ones.
+/// The most channels that a [`Part::Begin`] lists, so that the list fits into a message's
+/// extensions. A publisher has more channels if it keeps samples in more formats. Subscribers do
+/// not wait for the earliest channels, which are not listed.
 pub(crate) const LISTED: usize = 60;
 
-/// What a message on a history channel is.
+/// The meaning of a message on a history channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part<'a> {
-    /// All that the publisher keeps follows, in the replay of this number and on the channels whose
-    /// writers have these ids.
+    /// A replay begins: all samples that the publisher keeps follow. The number identifies the
+    /// replay. The ids are the writer ids of the history channels that it uses.
     Begin(u64, &'a [[u8; 16]]),
-    /// A sample, with its sequence number when it was published.
+    /// A sample, with the sequence number under which it was published.
     Sample(u64),
-    /// That was all.
+    /// The replay has ended.
     End,
 }
 
-/// Brings a whole history on the channel of the writer with this id, as the replay of this number:
-/// calls `send` with the sequence number of each message, what it is, and its sample. `last` is the
-/// number of the channel's last message. Each sample has the number with which it was published.
+/// Replays a whole history on one history channel, whose writer has this id. Calls `send` for each
+/// message with its sequence number on the channel, its meaning, and its sample. `last` is the
+/// sequence number of the channel's last message. Each sample comes with the number under which it
+/// was published.
 #[cfg(any(test, feature = "dds", feature = "zenoh"))]
 pub(crate) fn bring<T>(
     replay: u64,
@@ -59,7 +62,7 @@ impl<'a> Part<'a> {
         extensions
     }
 
-    /// `None` if the extension is missing or malformed.
+    /// Reads the extension of a message. `None` if the extension is missing or malformed.
     pub(crate) fn of(envelope: &Envelope<'a>) -> Option<Part<'a>> {
         let (_, value) = envelope.extensions.iter().find(|(id, _)| *id == REPLAYED)?;
         let (kind, rest) = value.split_first()?;

@@ -1,16 +1,16 @@
-//! Spans of the crate `tracing`, with the feature `tracing`. Without it, `span!` makes nothing: it
-//! does not look at its fields, and leaves nothing in the program.
+//! Spans of the crate `tracing`, with the feature `tracing`. Without the feature, `span!` does not
+//! evaluate its fields and generates no code.
 
 #[cfg(feature = "tracing")]
 pub(crate) use tracing::Span;
 
-/// Wires as one field, with spaces between them.
+/// Formats wires as one field, separated by spaces.
 #[cfg(feature = "tracing")]
 pub(crate) fn wires(wires: impl Iterator<Item: ToString>) -> String {
     wires.map(|wire| wire.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// Takes the place of a span.
+/// Replaces `tracing::Span` without the feature `tracing`, and does nothing.
 #[cfg(not(feature = "tracing"))]
 #[derive(Clone)]
 pub(crate) struct Span;
@@ -31,9 +31,9 @@ impl Span {
     }
 }
 
-/// A span of the target `polywire`: `span!(TRACE, "publish", topic = .., sequence = ..)`. Where
-/// nobody wants spans of its level, its fields are not looked at: `tracing` alone would write them
-/// down for the crate `log`, if some other crate has asked for that.
+/// Makes a span of the target `polywire`: `span!(TRACE, "publish", topic = .., sequence = ..)`. If
+/// spans of this level are not enabled, the fields are not evaluated: `tracing` alone would format
+/// them for the crate `log`, if another crate has enabled that.
 #[cfg(feature = "tracing")]
 macro_rules! span {
     ($level:ident, $($rest:tt)*) => {

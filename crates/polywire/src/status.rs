@@ -14,8 +14,8 @@ use polywire_core::envelope::Id128;
 /// The number of refusals and mismatches that a status lists. Older ones are only counted.
 const LISTED: usize = 8;
 
-/// Who reads what a publisher writes, and who cannot. DDS has the statuses `PUBLICATION_MATCHED`,
-/// `OFFERED_INCOMPATIBLE_QOS` and `INCONSISTENT_TOPIC` for this.
+/// Which peers read what a publisher writes, and which cannot. DDS has the statuses
+/// `PUBLICATION_MATCHED`, `OFFERED_INCOMPATIBLE_QOS` and `INCONSISTENT_TOPIC` for this.
 ///
 /// ```
 /// use polywire::{Node, PublisherStatus, Refusal, SubscriberStatus};
@@ -55,10 +55,10 @@ pub struct PublisherStatus {
     /// The latest refusals, newest last.
     pub refusals: Vec<Refusal>,
     /// How often a message was dropped for a peer when it was published, because the peer's queue
-    /// was full. What is dropped later, to make room for newer messages, counts for the link, which
-    /// all topics share: [`LinkCounts::dropped`](crate::stats::LinkCounts::dropped).
+    /// was full. Messages that are dropped later, to make room for newer ones, count for the link,
+    /// which all topics share: [`LinkCounts::dropped`](crate::stats::LinkCounts::dropped).
     pub dropped: u64,
-    /// How often an instance was not published within the deadline offered.
+    /// How often an instance was not published within the offered deadline.
     pub deadlines_missed: u64,
     /// How often the publisher's lease lapsed: its node did not run, or the application did not
     /// assert its liveliness in time. DDS calls it `LIVELINESS_LOST`.
@@ -81,32 +81,32 @@ pub struct Refusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubscriberStatus {
-    /// Writers that it reads now.
+    /// Writers that the subscriber reads now.
     pub writers: usize,
-    /// Those of `writers` from which there was no sign of life for the lease that they offer. DDS
-    /// calls it `LIVELINESS_CHANGED`.
+    /// Those of `writers` that have shown no sign of life for the lease that they offer. DDS calls
+    /// it `LIVELINESS_CHANGED`.
     pub not_alive: usize,
-    /// Present writers that it cannot read.
+    /// Present writers that the subscriber cannot read.
     pub unreadable: usize,
-    /// Writers that it could not read, since it was opened.
+    /// Writers that the subscriber could not read, since it was opened.
     pub mismatches_total: u64,
     /// The latest mismatches, newest last.
     pub mismatches: Vec<Mismatch>,
-    /// Messages that were lost on the way here or dropped by the queue.
+    /// Messages that were lost on the way to the subscriber, or dropped by its queue.
     pub lost: u64,
     /// Messages that could not be decoded.
     pub undecodable: u64,
-    /// How often no sample of an instance came within the deadline requested.
+    /// How often no sample of an instance arrived within the requested deadline.
     pub deadlines_missed: u64,
-    /// Samples in the queue that newer ones of their instance replaced: history.
+    /// Samples in the queue that newer samples of their instance replaced: history.
     pub replaced: u64,
-    /// Samples whose lifespan was over before the application could take them.
+    /// Samples whose lifespan ended before the application took them.
     pub expired: u64,
-    /// Samples that came too soon after the last one: time-based filter.
+    /// Samples published too soon after the previous one of their instance: time-based filter.
     pub filtered: u64,
     /// Samples of writers that do not own the instance: ownership.
     pub not_owner: u64,
-    /// Samples that came after ones that were published later: destination order.
+    /// Samples that arrived after a sample that was published later: destination order.
     pub superseded: u64,
     /// Samples for which the resource limits leave no room.
     pub rejected: u64,

@@ -1,6 +1,7 @@
 //! "Did you mean" hints for mistyped names, for error messages of tools.
 
-/// The name in `known` that is nearest to `word`, if it is near: about one edit in three letters.
+/// Returns the name in `known` that is nearest to `word`. `None` if every name differs by more than
+/// about one edit for three letters.
 ///
 /// ```
 /// use polywire::suggest::{hint, nearest};
@@ -14,13 +15,13 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     near.min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
-/// The text `, did you mean 'x'?` for the nearest name; empty if none is near.
+/// Returns the text `, did you mean 'x'?` for the nearest name, or an empty text if none is near.
 pub fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map(|name| format!(", did you mean '{name}'?")).unwrap_or_default()
 }
 
-/// The hint for a `serde` message about an unknown field or variant. Such a message has the unknown
-/// name in back quotes, and then the known ones.
+/// Returns the hint for a `serde` message about an unknown field or variant. Such a message has the
+/// unknown name in back quotes, and then the known names.
 ///
 /// ```
 /// use polywire::suggest::unknown_name;

@@ -5,13 +5,13 @@ use std::{fmt, str::FromStr};
 
 use crate::suggest::{hint, nearest};
 
-/// The codec name for "not chosen": a wire of lower precedence decides, and finally the node, whose
-/// first codec is `cdr` unless [`NodeBuilder::codec`](crate::node::NodeBuilder::codec) registered
-/// another.
+/// The codec name that leaves the choice open: a wire of lower precedence decides, and finally the
+/// node. The node uses its first codec, `cdr` unless
+/// [`NodeBuilder::codec`](crate::node::NodeBuilder::codec) registered another.
 pub const AUTO: &str = "auto";
 
-/// The endpoint of topics whose wire names none: all nodes of the user on this machine, in the
-/// domain that the environment variable `POLYWIRE_DOMAIN` names, or 0.
+/// The endpoint of topics whose wire names none. It connects all nodes of the user on this machine,
+/// in the domain that the environment variable `POLYWIRE_DOMAIN` names, or in domain 0.
 pub const DEFAULT_ENDPOINT: &str = "local";
 
 /// A choice of codec, compressor and endpoint:
@@ -136,12 +136,12 @@ impl Wire {
         self
     }
 
-    /// Whether both ask for the same codec and compressor, with the same options.
+    /// Checks whether both wires have the same codec and compressor, with the same options.
     pub(crate) fn has_format_of(&self, other: &Wire) -> bool {
         self.codec == other.codec && self.compressor == other.compressor
     }
 
-    /// Whether the codec is left open.
+    /// Checks whether the codec is left open.
     pub fn is_auto(&self) -> bool {
         self.codec.name == AUTO
     }
@@ -165,7 +165,8 @@ impl Wire {
         self.endpoint.as_ref().map_or(Ok(()), |endpoint| known("engine", &endpoint.engine, names.engines))
     }
 
-    /// The error for an unknown codec, or for a mistyped endpoint that needs no address.
+    /// Returns the error for an unknown codec. If the name looks like a mistyped endpoint that
+    /// needs no address, the error suggests that endpoint.
     fn or_endpoint(&self, unknown: WireError, names: &Names<'_>) -> WireError {
         let name = self.codec.name.as_str();
         match nearest(name, WITHOUT_ADDRESS) {
@@ -178,12 +179,12 @@ impl Wire {
     }
 }
 
-/// Completes a list of wires by one that counts less: the wires of a topic that is at several
-/// endpoints at once.
+/// Completes a list of wires with a list of lower precedence. A topic with several wires is at
+/// several endpoints at once.
 ///
-/// A wire that names an endpoint is completed by the first of `lower`. One that names none stands
-/// for as many wires as `lower` has, one at each of its endpoints. If either list is empty, the
-/// result is the other one.
+/// A wire that names an endpoint is completed by the first of `lower`. A wire without an endpoint
+/// stands for as many wires as `lower` has, one at each of its endpoints. If either list is empty,
+/// the result is the other list.
 ///
 /// ```
 /// use polywire::wire::{Wire, complete};
@@ -268,7 +269,8 @@ fn split(text: &str, at: char) -> (&str, Option<&str>) {
 /// Engines that need no address, and that a wire may therefore name without a slash.
 const WITHOUT_ADDRESS: [&str; 4] = [DEFAULT_ENDPOINT, "lan", "shm", "zenoh"];
 
-/// Engines that are there only if the program was built with the feature of that name.
+/// Engines that exist only if the program was built with a feature, which is named like the
+/// engine's name up to the first '-'.
 const BY_FEATURE: [&str; 8] = ["dds", "lan", "shm", "tls", "tls-listen", "tls-connect", "zenoh", "zeromq"];
 
 /// Whether a wire is an endpoint alone: it is the name of an engine that needs no address, or has a

@@ -1,10 +1,10 @@
-//! What a subscriber gets of each writer, over all its channels and links: each message once, in
-//! order, and the count of those that no channel brings.
+//! Merges the channels of each writer, over all links, for one subscriber. The subscriber gets each
+//! message once and in order, and the number of messages that no channel delivers.
 //!
 //! A writer has several channels while it changes its wire, while a link replaces another one, and
-//! as long as its topic is at several endpoints. A message whose predecessors may still come on
-//! another channel is held until they have come, until no channel can bring them any more, or for
-//! [`PATIENCE`].
+//! as long as its topic is at several endpoints. If earlier messages may still arrive on another
+//! channel, a message is held until they have arrived, until no channel can deliver them any more,
+//! or for [`PATIENCE`].
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,70 +22,70 @@ use polywire_core::envelope::{Announcement, Id128};
 
 use crate::clock;
 
-/// Writers that a subscriber remembers after their last channel has ended.
+/// The most writers that a subscriber remembers after their last channel has ended.
 const REMEMBERED: usize = 1024;
 
-/// How long a message waits for what another channel may bring before it.
+/// How long a message waits for earlier messages on other channels.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often messages that wait are looked after.
+/// How often messages that wait are checked.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A writer in one incarnation.
 type Writer = (Id128, u64);
 
-/// The writers that a subscriber knows. `T` is a message that waits.
+/// The writers that a subscriber knows. `T` is the type of messages that wait.
 pub(crate) struct Writers<T> {
     live: Mutex<BTreeMap<Writer, Weak<Line<T>>>>,
     left: Arc<Mutex<Left>>,
 }
 
-/// Writers without an open channel, with their last message, in the order in which their last
+/// Writers without an open channel, each with its last message, in the order in which their last
 /// channels ended.
 #[derive(Default)]
 struct Left(VecDeque<(Writer, u64)>);
 
-/// One writer.
+/// The state of one writer.
 struct Line<T> {
     state: Mutex<State<T>>,
-    /// The thread that delivers has made room.
+    /// Notified when the thread that delivers has made room.
     freed: Condvar,
 }
 
 struct State<T> {
     channels: Vec<Arc<Progress>>,
-    /// Every message up to here was delivered or counted. `None` before the first.
+    /// Every message up to this one was delivered or counted as lost. `None` before the first.
     last: Option<u64>,
-    /// Messages that wait, with their bytes.
+    /// Messages that wait, with their sizes in bytes, by sequence number.
     held: BTreeMap<u64, (T, usize)>,
     held_bytes: usize,
-    /// Since when the first of them waits for another channel.
+    /// Since when the first held message waits for another channel.
     since: Option<Duration>,
-    /// The thread that delivers; others leave their messages to it.
+    /// The thread that delivers. Other threads leave their messages to it.
     busy: Option<ThreadId>,
-    /// Numbers that no channel brings are no losses.
+    /// Whether sequence numbers that no channel delivers do not count as losses.
     has_gaps: bool,
 }
 
-/// One channel.
+/// The progress of one channel.
 #[derive(Debug)]
 struct Progress {
-    /// The engine keeps the order, so that a gap on this channel stays one.
+    /// Whether the engine keeps the order, so that a missing message does not arrive later.
     is_ordered: bool,
-    /// The last message, or position; [`NONE`] before the first.
+    /// The last sequence number, of a message or a report of losses; [`NONE`] before the first.
     last: AtomicU64,
-    /// The message that is being delivered while this is the only channel, and the last one that
-    /// was. They differ meanwhile.
+    /// The last message whose delivery has begun, and the last one whose delivery is done. They
+    /// differ during a delivery. Set while this is the writer's only channel.
     begun: AtomicU64,
     done: AtomicU64,
-    /// It was waited for in vain.
+    /// Whether a wait for this channel was given up.
     is_late: AtomicBool,
 }
 
-/// No message yet. No writer gets so far.
+/// No message yet. No writer reaches this number.
 const NONE: u64 = u64::MAX;
 
-/// Follows one channel of a writer until [`Follow::end`].
+/// One channel of a writer, as a subscriber follows it until [`Follow::end`].
 pub(crate) struct Follow<T> {
     writers: Arc<Writers<T>>,
     writer: Writer,
@@ -93,21 +93,21 @@ pub(crate) struct Follow<T> {
     progress: Arc<Progress>,
 }
 
-/// Messages of a writer that no channel brings: so many, up to and including the last one.
+/// Messages of a writer that no channel delivers: `count` messages, the last of which is `last`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) last: u64,
     pub(crate) count: u64,
 }
 
-/// What to do with a message.
+/// What to do with a message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Deliver it, then call [`Follow::done`]. These messages are missing before it.
+    /// Deliver it, then call [`Follow::done`]. The given messages are missing before it.
     Now(Missing),
-    /// Give it to [`Follow::hold`].
+    /// Pass it to [`Follow::hold`].
     Later,
-    /// It was delivered or given up before.
+    /// Drop it: it was delivered or given up before.
     Never,
 }
 
@@ -118,8 +118,8 @@ impl<T> Default for Writers<T> {
 }
 
 impl<T> Follow<T> {
-    /// A writer with the zero id is followed on this channel alone, as other writers may have that
-    /// id too.
+    /// Begins to follow a channel. A writer with the zero id is followed on this channel alone,
+    /// because other writers may have that id too.
     pub(crate) fn new(writers: &Arc<Writers<T>>, announced: &Announcement, is_ordered: bool) -> Follow<T> {
         let writer = (announced.writer, announced.incarnation);
         let writers = if writer.0.is_zero() { Arc::default() } else { writers.clone() };
@@ -134,8 +134,9 @@ impl<T> Follow<T> {
         Follow { writers, writer, line, progress }
     }
 
-    /// Whether numbers that no channel brings are no losses, as long as nobody counts them. Such a
-    /// writer is not Polywire's. When it comes back, it may have begun to count again.
+    /// Sets whether the writer has gaps: numbers that no channel delivers do not count as losses,
+    /// unless a sender reports them. Such a writer is not Polywire's. When it comes back, its
+    /// numbers may have begun again.
     pub(crate) fn with_gaps(self, has_gaps: bool) -> Follow<T> {
         let mut state = self.line.lock();
         state.has_gaps |= has_gaps;
@@ -146,7 +147,8 @@ impl<T> Follow<T> {
         self
     }
 
-    /// A message came. Calls of one channel do not overlap.
+    /// Records that a message has arrived, and decides what to do. Calls of one channel do not
+    /// overlap.
     #[inline]
     pub(crate) fn came(&self, sequence: u64) -> Turn {
         let mut state = self.line.lock();
@@ -157,10 +159,10 @@ impl<T> Follow<T> {
         }
     }
 
-    /// Messages with these numbers and all between them came. If they may be delivered now, one
-    /// after the other, says which are missing before them: deliver them, and then call
-    /// [`Follow::done`] with the last number. If not, nothing has changed, and [`Follow::came`] has
-    /// to be called for each.
+    /// Records that the messages from `first` to `last` have arrived together. If they may be
+    /// delivered now, one after the other, returns the messages that are missing before them. The
+    /// caller delivers them and then calls [`Follow::done`] with the last number. If not, returns
+    /// `None` without a change, and the caller must call [`Follow::came`] for each message.
     pub(crate) fn came_together(&self, first: u64, last: u64) -> Option<Missing> {
         let mut state = self.line.lock();
         if state.channels.len() != 1 || !state.held.is_empty() || state.busy.is_some() {
@@ -205,11 +207,12 @@ impl<T> Follow<T> {
         Turn::Now(missing)
     }
 
-    /// The message of [`Turn::Now`] was delivered. True if [`Follow::next`] may have more.
+    /// Records that the message of [`Turn::Now`] was delivered. Returns true if [`Follow::next`]
+    /// may have more.
     #[inline]
     pub(crate) fn done(&self, sequence: u64) -> bool {
         if self.progress.begun.load(Ordering::Relaxed) == sequence {
-            // Whatever a channel that has just begun holds meanwhile, the timer hands over.
+            // If a channel that has just begun holds messages meanwhile, the timer hands them over.
             self.progress.done.store(sequence, Ordering::Release);
             return false;
         }
@@ -220,8 +223,8 @@ impl<T> Follow<T> {
         !state.held.is_empty()
     }
 
-    /// Keeps a message of [`Turn::Later`]. If more than `room` messages or bytes are held, waits
-    /// while another thread delivers, or gives up waiting for other channels.
+    /// Holds a message of [`Turn::Later`]. If more than `room` messages or bytes are held, waits
+    /// while another thread delivers, or else gives up waiting for other channels.
     pub(crate) fn hold(&self, sequence: u64, message: T, bytes: usize, room: (usize, usize)) {
         let mut state = self.line.lock();
         while state.is_full(room) && state.busy.is_some_and(|thread| thread != thread::current().id()) {
@@ -237,15 +240,16 @@ impl<T> Follow<T> {
         }
     }
 
-    /// A message that may be delivered now, and those missing before it. The caller delivers it and
-    /// calls again, until there is none: others leave theirs to it meanwhile.
+    /// Returns a message that may be delivered now, and the messages that are missing before it.
+    /// The caller delivers it and calls again, until there is none. Meanwhile, other threads leave
+    /// their messages to the caller.
     pub(crate) fn next(&self) -> Option<(Missing, T)> {
         self.line.next()
     }
 
-    /// The sender dropped `lost` messages up to and including this one. A `lost` of 0 says that the
-    /// channel begins after this one. Returns the missing messages that were not counted before.
-    /// [`Follow::next`] may have messages then.
+    /// Records that the sender dropped `lost` messages up to and including this one. A `lost` of 0
+    /// means that the channel begins after this one. Returns the missing messages that were not
+    /// counted before. Afterwards, [`Follow::next`] may have messages.
     pub(crate) fn told(&self, sequence: u64, lost: u64) -> Missing {
         let mut state = self.line.lock();
         let first = self.progress.last.swap(sequence, Ordering::Relaxed) == NONE;
@@ -258,8 +262,8 @@ impl<T> Follow<T> {
         state.pass_lost(sequence, lost.min(sequence))
     }
 
-    /// The channel ends. Returns the messages that are missing now. [`Follow::next`] may have
-    /// messages then.
+    /// Ends the channel. Returns the messages that are missing now. Afterwards, [`Follow::next`]
+    /// may have messages.
     pub(crate) fn end(&self) -> Missing {
         let mut live = self.writers.live();
         let mut state = self.line.lock();
@@ -279,7 +283,7 @@ impl<T> Follow<T> {
 }
 
 impl Missing {
-    /// The messages from one, not included, to the next one. None if nothing is known of the first.
+    /// The messages after `last` and before `next`. None if `last` is not known.
     fn between(last: Option<u64>, next: u64) -> Missing {
         let before = next.saturating_sub(1);
         Missing { last: before, count: last.map_or(0, |last| before.saturating_sub(last)) }
@@ -311,15 +315,15 @@ impl<T> Line<T> {
 }
 
 impl<T> State<T> {
-    /// Whether a message is being delivered. This thread leaves the next one to whoever does so,
-    /// also if that is itself, further up.
+    /// Checks whether a message is being delivered. The caller leaves the next one to the thread
+    /// that delivers, even if that is the caller's own thread, further up the stack.
     fn is_busy(&self) -> bool {
         let is_within =
             |channel: &Arc<Progress>| channel.begun.load(Ordering::Relaxed) != channel.done.load(Ordering::Acquire);
         self.busy.is_some() || self.channels.iter().any(is_within)
     }
 
-    /// Whether some channel may still bring a message that is missing before this one.
+    /// Checks whether a channel may still deliver a message that is missing before this one.
     fn may_come_before(&self, sequence: u64) -> bool {
         if self.last.is_some_and(|last| last.checked_add(1) == Some(sequence)) {
             return false;
@@ -350,8 +354,8 @@ impl<T> State<T> {
         Some((missing, message))
     }
 
-    /// Messages up to this one do not come on one channel. Gives those that come on no other
-    /// either; `told` of them if nothing is known of the writer yet.
+    /// Records that messages up to this one do not arrive on one channel. Returns those that no
+    /// other channel delivers either, or `told` of them if no message of the writer is known yet.
     fn pass_lost(&mut self, sequence: u64, told: u64) -> Missing {
         let is_next_held = self.held.first_key_value().is_some_and(|(first, _)| *first <= sequence.saturating_add(1));
         let Some(after) = sequence.checked_add(1).filter(|_| !is_next_held && !self.is_busy()) else {
@@ -374,7 +378,7 @@ impl<T> State<T> {
         self.held.len() > room.0 || self.held_bytes > room.1
     }
 
-    /// Waits no more for the channels that the first message waits for.
+    /// Stops waiting for the channels that the first held message waits for.
     fn give_up(&mut self) {
         let Some((first, _)) = self.held.first_key_value() else { return };
         for channel in &self.channels {
@@ -387,17 +391,17 @@ impl<T> State<T> {
 }
 
 impl<T> Writers<T> {
-    /// Writers of another topic, remembered together with these.
+    /// Makes the set for another topic. Both sets share the memory of writers without a channel.
     pub(crate) fn beside(&self) -> Writers<T> {
         Writers { live: Mutex::default(), left: self.left.clone() }
     }
 
-    /// Whether messages wait for other channels.
+    /// Checks whether messages wait for other channels.
     pub(crate) fn is_any_holding(&self) -> bool {
         self.lines().iter().any(|line| !line.lock().held.is_empty())
     }
 
-    /// Gives up waits that have lasted for [`PATIENCE`], and hands over what may be delivered now.
+    /// Gives up waits that have lasted for [`PATIENCE`], and delivers what may be delivered now.
     pub(crate) fn give_up(&self, now: Duration, mut deliver: impl FnMut(Missing, T)) {
         for line in self.lines() {
             {

@@ -23,7 +23,7 @@ pub struct Trial {
     encoder: Encoder<Record>,
     /// Has the writer's schema.
     knowing: Decoder<Record>,
-    /// Takes the reader's own schema for the writer's.
+    /// Assumes that the reader's own schema is the writer's.
     alone: Decoder<Record>,
     writer: Arc<Shape>,
     reader: Arc<Shape>,
@@ -41,7 +41,7 @@ impl Trial {
     /// Fails if the format cannot carry the types.
     pub fn new(codec: &'static dyn Codec, writer: &Schema, reader: &Schema) -> anyhow::Result<Trial> {
         let options = Options::default();
-        // Nodes read so where they do not have the writer's schema.
+        // Nodes decode with this option if they do not have the writer's schema.
         let older = codec.options().iter().any(|option| option.name == "older");
         let assuming = if older { "older".parse()? } else { Options::default() };
         let (writer, reader) = (Shape::of(writer)?, Shape::of(reader)?);
@@ -54,8 +54,8 @@ impl Trial {
         })
     }
 
-    /// The verdict for a reader that knows only its own type. It is never better than the verdict
-    /// by the rules.
+    /// Returns the verdict for a reader that knows only its own type. It is never better than the
+    /// verdict by the rules.
     pub fn without_schema(&self, by_rules: Judgement) -> Judgement {
         let fates: Vec<Fate> = self.values().iter().filter_map(|value| self.fate(value).ok()).collect();
         let misread =
@@ -77,7 +77,8 @@ impl Trial {
         }
     }
 
-    /// The default value, values from the whole range, and values that change in small steps.
+    /// Returns the default value, values from the whole range, and values that change in small
+    /// steps.
     fn values(&self) -> Vec<Record> {
         let spec = TypeSpec::default();
         let of = |model: ValueModel| model.records(&self.writer, VALUES, 1, &spec, Path::new(".")).unwrap_or_default();
@@ -118,7 +119,7 @@ fn refusal(error: &anyhow::Error) -> Finding {
     Finding { path, problem, fix: Some(FIX.into()) }
 }
 
-/// The first member in which two values differ.
+/// Returns the first member in which two values differ.
 fn difference(path: &str, a: &Value, b: &Value) -> Option<Finding> {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {

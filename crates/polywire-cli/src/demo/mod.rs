@@ -1,6 +1,6 @@
 //! The command `polywire demo`: a demonstration with a publisher and two subscribers that have
 //! other versions of its type, and with a node and a collector for the probes of this machine. This
-//! process starts theirs and prints the report.
+//! process starts the other processes and prints the report.
 
 mod children;
 mod digest;
@@ -242,7 +242,7 @@ impl<'a> Run<'a> {
                 }
             }
             Some(Told::Trouble { text }) => self.side(from).problems.push(format!("{}: {text}", from.name())),
-            // The publisher was waited for, so these are the probes.
+            // The publisher has reported this during the start, so this report is from the probes.
             Some(Told::Listening { endpoint }) => self.show_page(&endpoint)?,
             None if self.side(from).done => {}
             None => {
@@ -291,7 +291,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Says where the page is, or how to get a program that has it.
+    /// Prints the address of the page, or how to build a program that has one.
     fn show_page(&mut self, address: &str) -> anyhow::Result<()> {
         if self.terminal.json {
             return Ok(());

@@ -15,7 +15,7 @@ const TOP: f64 = 64.0;
 const BYTES: (f64, f64) = (110.0, 210.0);
 const LATENCY: (f64, f64) = (430.0, 200.0);
 
-/// The picture as an SVG file.
+/// Returns the picture as an SVG file.
 pub fn svg(report: &Report) -> String {
     let height = TOP + ROW * report.wires.len() as f64 + 24.0;
     let mut out = format!(
@@ -37,7 +37,7 @@ pub fn svg(report: &Report) -> String {
     out
 }
 
-/// The picture and its figures as an HTML page.
+/// Returns the picture and its figures as an HTML page.
 pub fn html(report: &Report) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\

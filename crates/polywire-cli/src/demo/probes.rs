@@ -1,5 +1,5 @@
 //! The hidden command `demo-probes`: a node with the probes of this machine and a collector, in one
-//! process as in `polywire agent --collect`. Switches the format of the probes while they run, by
+//! process as in `polywire agent --collect`. Changes the format of the probes while they run, by
 //! the same commands as `polywire probe set`.
 
 use std::{
@@ -33,21 +33,23 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// The name of the node, and the place of its topics: nobody else is to meet them.
+/// The name of the node, and the endpoint of its topics. No other process uses this endpoint.
 const NAME: &str = "demo";
 const PLACE: &str = "inproc/demo-probes";
 
-/// The probes that are sampled often. The others read more of the system, and keep their own times.
+/// The probes that are sampled often. The others read more of the system, and keep their default
+/// intervals.
 const OFTEN: [&str; 4] = ["processor", "memory", "network", "load"];
 
-/// Seconds between two samples of these.
+/// The seconds between two samples of these probes.
 const EVERY: &str = "0.01";
 
-/// How long the node may take to obey, and the collector to take the last samples.
+/// The time limit for the node to execute commands, and for the collector to receive the last
+/// samples.
 const READY: Duration = Duration::from_secs(30);
 
-/// A format is measured when no machine code was made for so long: the first samples in it are
-/// slower.
+/// The time without new machine code after which a format is measured, because the first samples in
+/// a format are slower.
 const SETTLE: Duration = Duration::from_millis(100);
 
 pub const VERB: Verb =
@@ -91,7 +93,7 @@ impl Action for DemoProbes {
         let sent = samples(&node.stats()).0;
         let lost = sent.saturating_sub(collected(&mut collector, sent));
         tell(&Told::Done { wires: run.wires, lost, undecodable: 0, last: String::new() })?;
-        // The page stays until the demonstration ends.
+        // The page remains available until the demonstration ends.
         let _ = orders.recv();
         drop(collector);
         node.close();
@@ -99,14 +101,14 @@ impl Action for DemoProbes {
     }
 }
 
-/// Messages and bytes that the probes have published.
+/// Returns the number of messages and bytes that the probes have published.
 fn samples(stats: &NodeStats) -> (u64, u64) {
     let prefix = format!("probes/{NAME}/");
     let probes = stats.topics.iter().filter(|topic| topic.topic.starts_with(&prefix));
     probes.fold((0, 0), |(messages, bytes), topic| (messages + topic.sent, bytes + topic.sent_bytes))
 }
 
-/// How many samples the collector has given to its handler, as soon as these are so many.
+/// Waits until the collector has stored `sent` samples, and returns how many it has stored.
 fn collected(collector: &mut Collector, sent: u64) -> u64 {
     let until = Instant::now() + READY;
     let stored = |status: Vec<HandlerStatus>| status.iter().find(|one| one.kind == "null").map_or(0, |one| one.stored);
@@ -132,7 +134,7 @@ impl Run {
         Ok(Run { node: node.clone(), client, uuid: description.uuid, probes, wires: Vec::new() })
     }
 
-    /// Goes over to a format, and counts what the samples cost in it for some time.
+    /// Changes to a format, and measures the cost of the samples in it for some time.
     fn measure(&mut self, wire: &str, share: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + share;
         self.set_wire(wire)?;
@@ -152,7 +154,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until the present format has its machine code, but not longer than this.
+    /// Waits until the current format is compiled to machine code, but at most for `longest`.
     fn settle(&self, longest: Duration) {
         let until = Instant::now() + longest;
         let (mut before, mut now) = (None, Some(self.node.stats().compile_ns));
@@ -170,7 +172,7 @@ impl Run {
             ..Command::to(&self.uuid)
         };
         self.client.wait_for_server(READY)?;
-        // All are asked before the first one is waited for.
+        // All requests are sent before the first reply is waited for.
         let asked = self.probes.iter().map(|probe| self.client.request(&command(probe), READY));
         for reply in asked.collect::<Vec<_>>() {
             let reply = reply.and_then(Reply::wait)?.value;
@@ -180,8 +182,8 @@ impl Run {
     }
 }
 
-/// Opens the handlers: one that takes all samples, and the page of the dashboard in builds that
-/// have it. Returns the address of the page; empty if there is none.
+/// Opens the handlers: one for all samples, and the page of the dashboard in builds that include
+/// it. Returns the address of the page; empty if there is none.
 fn open(collector: &mut Collector) -> anyhow::Result<String> {
     let mut text = format!(
         "[collector]\nendpoints = ['{PLACE}']\n\
@@ -193,7 +195,7 @@ fn open(collector: &mut Collector) -> anyhow::Result<String> {
     }
     let folder = env::temp_dir().join(format!("polywire-demo-{}", Uuid::random()));
     let failed = || folder.display().to_string();
-    // Nobody else's file may stand for the page.
+    // No other user can place a file in this folder.
     fs::DirBuilder::new().mode(0o700).create(&folder).with_context(failed)?;
     let file = folder.join("page.url");
     let control = serde_json::to_string(&file)?;

@@ -25,7 +25,7 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// How long the subscribers may take to connect, to be ready for another codec, and to take the
+/// The time limit for the subscribers to connect, to be ready for another codec, and to receive the
 /// last messages.
 const READY: Duration = Duration::from_secs(30);
 
@@ -67,7 +67,7 @@ impl Action for DemoPublisher {
         ensure!(publisher.flush(READY), "the subscribers have not taken everything in time");
         let last = JsonText::default().of(&run.record, None)?;
         tell(&Told::Done { wires: run.wires, lost: 0, undecodable: 0, last })?;
-        // The link stays up until the subscribers have read it to the end.
+        // The link stays open until the subscribers have read everything.
         let _ = orders.recv();
         drop(publisher);
         node.close();

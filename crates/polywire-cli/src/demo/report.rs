@@ -19,7 +19,7 @@ pub struct Report {
     pub endpoint: String,
     pub rate_hz: f64,
     pub wires: Vec<WireRow>,
-    /// What the samples of this machine's probes cost.
+    /// The cost of the samples of this machine's probes.
     pub probes: Vec<ProbeRow>,
     /// The last message as published.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,13 +40,13 @@ pub struct WireRow {
     pub newer: ReaderFigures,
 }
 
-/// What the samples of this machine's probes cost in one format.
+/// The cost of the samples of this machine's probes in one format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProbeRow {
     pub wire: String,
     pub samples: u64,
     pub bytes_per_sample: f64,
-    /// Processor time of the process, which has the probes, the node and the collector.
+    /// Processor time of the process, which contains the probes, the node and the collector.
     pub cpu_us_per_sample: f64,
 }
 
@@ -106,7 +106,7 @@ impl ProbeRow {
     }
 }
 
-/// The table of the probes, with a line for each format.
+/// Returns the table of the probes, with a line for each format.
 pub fn probe_table(rows: &[ProbeRow]) -> String {
     let head = ["wire", "samples", "bytes each", "CPU each"].map(String::from).to_vec();
     let cells = |row: &ProbeRow| {
@@ -116,7 +116,7 @@ pub fn probe_table(rows: &[ProbeRow]) -> String {
     columns(&std::iter::once(head).chain(rows.iter().map(cells)).collect::<Vec<_>>())
 }
 
-/// The table, with a line for each format.
+/// Returns the table, with a line for each format.
 pub fn table(rows: &[WireRow]) -> String {
     let head = ["wire", "messages", "bytes each", "older read", "p50", "p99", "newer read", "p50", "p99"];
     let cells = |row: &WireRow| {
@@ -134,7 +134,7 @@ pub fn table(rows: &[WireRow]) -> String {
 }
 
 impl Report {
-    /// The summary for people, without the table.
+    /// Returns the summary for people, without the table.
     pub fn words(&self) -> String {
         let mut out = String::new();
         let messages: u64 = self.wires.iter().map(|row| row.messages).sum();
@@ -167,7 +167,7 @@ impl Report {
     }
 }
 
-/// What a reader missed or misread.
+/// Returns what a reader missed or misread.
 pub fn judge(version: Version, reading: &Reading, published: &[Figures], read: &[Figures]) -> Vec<String> {
     let mut problems = Vec::new();
     for sent in published {

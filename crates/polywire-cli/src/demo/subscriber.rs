@@ -137,7 +137,7 @@ impl Seen {
     }
 }
 
-/// A percentile by the nearest-rank method.
+/// Returns a percentile by the nearest-rank method.
 fn percentile_us(latencies_ns: &[u64], share: f64) -> f64 {
     let mut sorted = latencies_ns.to_vec();
     let rank = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);

@@ -29,7 +29,7 @@ impl Version {
         }
     }
 
-    /// Name and text of the IDL file, as compiled into this program.
+    /// Returns name and text of the IDL file, as compiled into this program.
     pub fn file(self) -> (&'static str, &'static str) {
         match self {
             Version::Published => ("machine.idl", include_str!("types/machine.idl")),

@@ -1,5 +1,5 @@
-//! `polywire directory`: which collectors, nodes, probes, commands and types there are. It puts
-//! together what discovery knows and what nodes say about themselves.
+//! `polywire directory`: lists collectors, nodes, probes, commands and types. It combines the
+//! results of discovery with the descriptions that nodes publish.
 
 mod serve;
 
@@ -27,7 +27,7 @@ use crate::{
     view::{View, ViewArgs},
 };
 
-/// The most entries of a list. Hostile nodes could name any number of types.
+/// The maximum number of entries of a list. Hostile nodes could announce any number of types.
 const MOST: usize = 100_000;
 
 pub const VERB: Verb = Verb::group(
@@ -73,7 +73,7 @@ enum Kind {
     Type,
 }
 
-/// Something that has a name.
+/// An entry of the directory.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Entry {
     kind: Kind,
@@ -86,7 +86,7 @@ struct Entry {
     places: Vec<String>,
 }
 
-/// Discovery, and what nodes of telemetry say about themselves.
+/// The results of discovery, and the descriptions of telemetry nodes.
 struct Directory {
     view: View,
     described: Vec<NodeDescription>,
@@ -98,13 +98,13 @@ impl Directory {
         let nodes: Vec<Subscriber<NodeDescription>> = view.subscribe(NODES, &nodes_qos())?;
         view.complete(false)?;
         let samples = nodes.iter().flat_map(|nodes| std::iter::from_fn(|| nodes.try_recv()));
-        // A later description of a node takes the place of an earlier one.
+        // A later description of a node replaces an earlier one.
         let latest: BTreeMap<String, NodeDescription> =
             samples.map(|sample| (sample.value.uuid.clone(), sample.value)).collect();
         Ok(Directory { view, described: latest.into_values().collect() })
     }
 
-    /// What discovery knows of a node.
+    /// Returns the discovery data of a node.
     fn discovered(&self, uuid: &str) -> Option<Arc<NodeData>> {
         self.view.nodes().into_iter().find(|node| Uuid(node.id.0).to_string() == uuid)
     }
@@ -112,7 +112,7 @@ impl Directory {
     fn entries(&self) -> Vec<Entry> {
         let mut entries: BTreeSet<Entry> = self.described.iter().flat_map(|node| self.of_node(node)).collect();
         let nodes = self.view.nodes();
-        // A collector of another kind need not describe itself.
+        // A collector of another implementation may not publish a description.
         let others = nodes.iter().filter(|node| serves_packets(node) && self.description(node).is_none());
         entries.extend(others.map(|node| Entry {
             kind: Kind::Collector,
@@ -131,7 +131,7 @@ impl Directory {
         self.described.iter().find(|described| described.uuid == uuid)
     }
 
-    /// A node with its probes and commands.
+    /// Returns the entries of a node, its probes and its commands.
     fn of_node(&self, node: &NodeDescription) -> Vec<Entry> {
         let discovered = self.discovered(&node.uuid);
         let stores = discovered.as_ref().is_some_and(|node| serves_packets(node));
@@ -165,7 +165,7 @@ impl Directory {
 
 const STORES: &str = "stores what nodes keep";
 
-/// Whether a node takes node packets.
+/// Returns whether a node serves node packets.
 fn serves_packets(node: &NodeData) -> bool {
     let requests = format!("rq/{PACKETS}Request");
     node.subscribers.iter().any(|subscriber| subscriber.topic == requests)
@@ -175,7 +175,7 @@ fn endpoints(node: &NodeData) -> Vec<String> {
     node.endpoints.iter().map(|port| port.endpoint.clone()).collect()
 }
 
-/// The types that are published, with their topics.
+/// Returns the published types, with their topics.
 fn types(nodes: &[Arc<NodeData>]) -> Vec<Entry> {
     let mut types: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for publisher in nodes.iter().flat_map(|node| &node.publishers) {

@@ -1,4 +1,4 @@
-//! `polywire directory serve`: tells clients elsewhere which nodes there are.
+//! `polywire directory serve`: publishes the descriptions of nodes to clients at other endpoints.
 
 use std::{
     collections::BTreeMap,
@@ -25,13 +25,13 @@ use crate::{
     watch::Watch,
 };
 
-/// How often the loop looks for a signal.
+/// How often the loop checks for a signal.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The most nodes that are passed on.
+/// The maximum number of nodes whose descriptions are forwarded.
 const MOST_NODES: usize = 4096;
 
-/// How long descriptions may take to leave when the process is told to end.
+/// How long descriptions may take to be delivered when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
 
 pub const VERB: Verb = Verb::new::<Serve>("serve", "Tells clients at other addresses which nodes there are")
@@ -67,7 +67,7 @@ impl Action for Serve {
         let mut texts = self.to.iter().map(ToString::to_string);
         let publish = node.publish::<NodeDescription>(NODES, texts.next().as_deref())?.qos(nodes_qos())?;
         let clients = texts.try_fold(publish, |publish, wire| publish.also(&wire))?.open()?;
-        // Without systemd this does nothing.
+        // Without systemd this has no effect.
         sd_notify::notify(&[NotifyState::Ready]).context("cannot tell systemd that the directory is ready")?;
         let until = self.duration.map(|Seconds(duration)| Instant::now() + duration);
         let mut there: BTreeMap<Option<Id128>, NodeDescription> = BTreeMap::new();
@@ -81,7 +81,7 @@ impl Action for Serve {
                     tell(terminal, &value, true)?;
                 }
             } else if let Some(gone) = there.remove(&info.key_hash) {
-                // The end of an instance may have its hash alone.
+                // The sample that ends an instance may have only its key hash.
                 clients.dispose(&gone)?;
                 tell(terminal, &gone, false)?;
             }
@@ -94,7 +94,8 @@ impl Action for Serve {
 }
 
 impl Serve {
-    /// A directory that heard itself would never stop to repeat what it says.
+    /// Checks that clients have other endpoints than the nodes. A directory that received its own
+    /// messages would repeat them forever.
     fn check(&self, here: &str) -> Result<(), Misuse> {
         let place = |wire: &str| wire.rsplit_once('@').map_or(wire, |(_, place)| place).to_owned();
         match self.to.iter().all(|to| to.endpoint.is_some() && place(&to.to_string()) != place(here)) {

@@ -1,4 +1,4 @@
-//! The clock: whether it is right, whether it jumps, and what it costs to read.
+//! Checks of the clock: whether it is synchronized, whether it steps, and what a read costs.
 
 use std::{
     fs,
@@ -10,11 +10,11 @@ use super::Finding;
 
 /// How long the two clocks of the system are compared.
 const COMPARED: Duration = Duration::from_millis(300);
-/// A difference that slewing does not make in that time: at most 0.5 ms in a second.
+/// A difference that slewing cannot cause in this time: it is at most 0.5 ms in a second.
 const JUMP: Duration = Duration::from_millis(20);
-/// Reads of the clock that are timed.
+/// The number of timed reads of the clock.
 const READS: u32 = 1000;
-/// A clock that the processor has itself takes 20 to 60 ns.
+/// The limit for a read of a fast clock. A clock in the processor takes 20 to 60 ns.
 const SLOW: Duration = Duration::from_nanos(400);
 /// Clocks that are read through the bus or an emulation.
 const SLOW_SOURCES: [&str; 3] = ["acpi_pm", "hpet", "jiffies"];
@@ -23,7 +23,7 @@ pub fn check() -> Vec<Finding> {
     vec![synchronised(&timedatectl()), steps(compared()), source(&current_source(), cost())]
 }
 
-/// What `timedatectl` says of the kernel's clock. Empty if it does not run.
+/// Returns what `timedatectl` reports about the kernel's clock; empty if it cannot be run.
 fn timedatectl() -> String {
     let mut command = Command::new("timedatectl");
     command.args(["show", "--property=NTPSynchronized", "--value"]).stdin(Stdio::null()).stderr(Stdio::null());
@@ -46,7 +46,8 @@ fn synchronised(said: &str) -> Finding {
     }
 }
 
-/// How far the wall clock and the steady clock of this machine part while they are watched.
+/// Returns the difference that arises between the wall clock and the steady clock while they are
+/// compared.
 fn compared() -> Duration {
     let now = || (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
     let (wall, steady) = now();

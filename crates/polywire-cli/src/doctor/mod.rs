@@ -1,5 +1,5 @@
-//! The command `polywire doctor`: checks whether this machine is fit for Polywire, and says what to
-//! do where it is not. One file for each group of checks.
+//! The command `polywire doctor`: checks whether this machine is suitable for Polywire, and gives
+//! advice where it is not. Each group of checks has a file.
 
 mod clock;
 mod multicast;
@@ -41,26 +41,26 @@ pub struct Doctor {
     interface: Vec<String>,
 }
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is as it should be.
+    /// Everything is in order.
     Ok,
-    /// Something works less well than it could, or could not be checked.
+    /// A part works less well than it could, or could not be checked.
     Warning,
-    /// Something does not work.
+    /// A part does not work.
     Problem,
 }
 
 /// A line of the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was checked.
+    /// The subject of the check.
     pub check: String,
     pub state: State,
     pub found: String,
-    /// What to do next; empty if nothing is to be done.
+    /// The advice; empty if nothing needs to be done.
     #[serde(rename = "do")]
     pub advice: String,
 }
@@ -78,7 +78,7 @@ impl Finding {
         Finding { state: State::Problem, advice: advice.into(), ..Finding::ok(check, found) }
     }
 
-    /// The line, with what to do behind it.
+    /// Returns the line of the report, with the advice at its end.
     fn line(&self) -> String {
         let word = match self.state {
             State::Ok => "ok",

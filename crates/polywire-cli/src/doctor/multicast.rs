@@ -1,4 +1,4 @@
-//! Multicast: really sends a packet to the group of DNS-SD on each interface, and waits for it.
+//! Checks of multicast: sends a packet to the group of DNS-SD on each interface, and waits for it.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use super::{Finding, network::Interface};
 
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 251);
 const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb);
-/// How long the packet may take.
+/// The time limit for the packet.
 const SOON: Duration = Duration::from_secs(1);
 
 pub fn check(interfaces: &[Interface]) -> Vec<Finding> {
@@ -40,8 +40,8 @@ fn of(interface: &Interface, probed: io::Result<Duration>) -> Finding {
     }
 }
 
-/// Sends a packet to the group on an interface, at a port that nobody else has, and returns the
-/// time until it came back.
+/// Sends a packet to the group on an interface, to a port that no other process uses, and returns
+/// the time until it arrives.
 fn probe(interface: &Interface) -> io::Result<Duration> {
     let (socket, group) = match interface.v4.first() {
         Some(address) => v4(*address)?,

@@ -6,7 +6,7 @@ use nix::{ifaddrs::getifaddrs, net::if_::InterfaceFlags};
 
 use super::{Finding, system::read_number};
 
-/// The smallest MTU that carries a packet of the UDP engines, of 1400 bytes, over IPv6.
+/// The smallest MTU at which a packet of the UDP engines, with 1400 bytes, fits over IPv6.
 const MTU: u64 = 1448;
 
 /// An interface that is up.
@@ -14,14 +14,14 @@ const MTU: u64 = 1448;
 pub struct Interface {
     pub name: String,
     pub is_loopback: bool,
-    /// A cable is plugged in, or a wireless network joined.
+    /// Whether a cable is plugged in, or a wireless network is joined.
     pub is_running: bool,
     pub v4: Vec<Ipv4Addr>,
     pub v6: Vec<Ipv6Addr>,
     pub mtu: Option<u64>,
 }
 
-/// The interfaces that are up: those that are named, or all.
+/// Returns the interfaces that are up: those with the given names, or all.
 pub fn interfaces(named: &[String]) -> Vec<Interface> {
     let mut found: Vec<Interface> = Vec::new();
     for entry in getifaddrs().into_iter().flatten() {

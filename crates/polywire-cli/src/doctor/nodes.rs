@@ -10,14 +10,14 @@ use polywire::{Node, NodeEvent, engine::Event};
 use super::Finding;
 
 pub fn check(interfaces: &[String], time: Duration) -> Vec<Finding> {
-    // Both take `time`, so they look together.
+    // Both checks take `time`, so they run concurrently.
     let (interfaces, looked) = (interfaces.to_vec(), thread::spawn(move || local(time)));
     let mut findings = lan(&interfaces, time);
     findings.splice(0..0, looked.join().unwrap_or_default());
     findings
 }
 
-/// Joins the domain of `local` for a while.
+/// Joins the domain of the engine `local` for a while.
 fn local(time: Duration) -> Vec<Finding> {
     let node = Node::new();
     let events = node.events();
@@ -78,7 +78,7 @@ mod found {
 
     use super::{super::Finding, count};
 
-    /// Looks who says that it is there, and calls nobody.
+    /// Browses for nodes that announce themselves on the network. Does not connect to them.
     pub fn lan(interfaces: &[String], time: Duration) -> Vec<Finding> {
         let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
         match browse(&names, time) {
@@ -87,7 +87,7 @@ mod found {
         }
     }
 
-    /// What counts of a node.
+    /// The data of a node that is checked.
     pub struct Node {
         pub name: String,
         pub domain: u8,
@@ -142,7 +142,7 @@ mod found {
         })
     }
 
-    /// `HOST:PORT`, the part of the instance name that is for people.
+    /// Returns `HOST:PORT`, the human-readable part of the instance name.
     fn place(node: &Node) -> &str {
         node.name.split(' ').next().unwrap_or_default()
     }

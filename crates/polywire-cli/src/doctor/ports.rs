@@ -1,4 +1,4 @@
-//! The ports that Polywire uses by itself: whether they can be had.
+//! Checks of the ports that Polywire uses by default: whether they are available.
 
 use std::{
     io,
@@ -25,7 +25,7 @@ pub fn check() -> Vec<Finding> {
     findings
 }
 
-/// Binds the port as everybody does who shares it.
+/// Binds the port with the options that all of its users need to share it.
 fn shared(port: u16) -> io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!((dns_sd(Ok(())).state, first(0, 7461, Ok(())).state), (State::Ok, State::Ok));
         assert!(first(3, 7464, used()).found.contains("TCP 7464") && first(3, 7464, used()).state == State::Ok);
         assert_eq!(first(0, 7461, Err(io::ErrorKind::PermissionDenied.into())).state, State::Warning);
-        // Really: one that a socket holds alone.
+        // Tests a real socket that does not share its port.
         let alone = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port");
         assert!(shared(alone.local_addr().expect("bound").port()).is_err());
     }

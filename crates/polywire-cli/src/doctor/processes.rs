@@ -1,5 +1,5 @@
-//! Processes of this machine that have ports of Polywire: they are known by the names of their
-//! threads. One that other machines can reach, without TLS, is a warning.
+//! Processes of this machine that have ports of Polywire. They are recognized by the names of their
+//! threads. A port without TLS that other machines can reach is a warning.
 
 use std::{
     collections::BTreeMap,
@@ -13,13 +13,13 @@ use polywire::extend::frame::MAGIC;
 
 use super::{Finding, network};
 
-/// How long a node without TLS may take to introduce itself to a caller.
+/// The time limit for a node without TLS to send its greeting to a client.
 const SOON: Duration = Duration::from_millis(500);
-/// What ZeroMQ says first to whoever connects: ZMTP 3.1, section 3.3.
+/// The first bytes that ZeroMQ sends on each connection: ZMTP 3.1, section 3.3.
 const ZEROMQ: [u8; 2 + MAGIC.len()] = [0xff, 0, 0, 0, 0, 0];
-/// Ports from here on may be those that the system gave a socket that only sends.
+/// From this number on, a port may have been assigned by the system to a socket that only sends.
 const CHOSEN: u16 = 32_768;
-/// States of sockets in `/proc/net`.
+/// The states of sockets in `/proc/net`.
 const LISTENS: u8 = 0x0a;
 const UNCONNECTED: u8 = 0x07;
 
@@ -36,7 +36,7 @@ pub fn check() -> Vec<Finding> {
 struct Process {
     id: u32,
     name: String,
-    /// Inodes of its sockets; empty if it is another user's.
+    /// The inodes of its sockets; empty for a process of another user.
     sockets: Vec<u64>,
 }
 
@@ -62,8 +62,8 @@ fn of(process: &Process, ports: &[Port], speaks_openly: impl Fn(SocketAddr) -> b
     }
 }
 
-/// Whether a node of Polywire, or ZeroMQ in one, answers there without TLS: it introduces itself at
-/// once. It may take callers at some interfaces only.
+/// Returns whether a node of Polywire, or its ZeroMQ socket, answers at this address without TLS:
+/// it sends a greeting at once. It may accept connections only at some interfaces.
 fn speaks_openly(address: SocketAddr) -> bool {
     let ips = if address.ip().is_unspecified() { reachable() } else { vec![address.ip()] };
     ips.into_iter().any(|ip| introduces_itself((ip, address.port()).into()))
@@ -72,7 +72,7 @@ fn speaks_openly(address: SocketAddr) -> bool {
 fn introduces_itself(address: SocketAddr) -> bool {
     let connected = TcpStream::connect_timeout(&address, SOON);
     let said = connected.and_then(|mut stream| {
-        // The length and the kind of the frame come first.
+        // The length and the kind of the frame precede the magic bytes.
         let mut first = [0; 2 + MAGIC.len()];
         stream.set_read_timeout(Some(SOON))?;
         stream.read_exact(&mut first).map(|()| first)
@@ -80,8 +80,8 @@ fn introduces_itself(address: SocketAddr) -> bool {
     said.is_ok_and(|first| first.ends_with(&MAGIC) || first == ZEROMQ)
 }
 
-/// The addresses by which other machines reach this one, without those of one link, which need its
-/// name, too.
+/// Returns the addresses by which other machines reach this one. Link-local addresses are left out,
+/// because they also require the name of the link.
 fn reachable() -> Vec<IpAddr> {
     let others = network::interfaces(&[]).into_iter().filter(|interface| !interface.is_loopback);
     let ips = others.flat_map(|interface| {
@@ -97,7 +97,7 @@ fn processes() -> Vec<Process> {
     ids.filter(|id| *id != std::process::id() && has_ports(*id)).map(process).collect()
 }
 
-/// Whether a thread has a name of those that ports start.
+/// Returns whether a process has a thread whose name is one of Polywire's ports.
 fn has_ports(id: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
     let mut names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
@@ -143,8 +143,8 @@ impl Sockets {
     }
 }
 
-/// The sockets of a table of `/proc/net` that are in a state, by inode. Leaves out UDP sockets that
-/// only send, and that of multicast DNS.
+/// Parses the sockets of a table of `/proc/net` that are in a state, by inode. Leaves out UDP
+/// sockets that only send, and the one of multicast DNS.
 fn parse(table: &str, wanted: u8) -> Vec<(u64, Port)> {
     let is_udp = wanted == UNCONNECTED;
     let line = |line: &str| {
@@ -159,7 +159,7 @@ fn parse(table: &str, wanted: u8) -> Vec<(u64, Port)> {
     table.lines().skip(1).filter_map(line).collect()
 }
 
-/// `0100007F:1D25`: words of 32 bits in the order of the machine, and the port.
+/// Parses `0100007F:1D25`: 32-bit words in the byte order of the machine, and the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);

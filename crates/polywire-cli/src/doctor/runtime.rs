@@ -1,4 +1,5 @@
-//! The folder in which the nodes of `local` meet, and the files that prove who a node is.
+//! Checks of the folder by which the nodes of `local` find each other, and of the files with a
+//! node's identity.
 
 use std::{env, ffi::OsStr, fs, io, path::Path};
 
@@ -7,7 +8,7 @@ use polywire::engine::local;
 
 use super::Finding;
 
-/// Bytes and files that should be free: sockets take next to none.
+/// The bytes and the number of files that should be free: sockets need very little.
 const FREE: u64 = 1 << 20;
 const FREE_FILES: u64 = 100;
 
@@ -20,7 +21,7 @@ pub fn check() -> Vec<Finding> {
     findings
 }
 
-/// `runtime` is what the environment names.
+/// Checks the path of the folder. `runtime` is the runtime folder in the environment.
 fn place(folder: &Path, runtime: Option<&OsStr>) -> Finding {
     let found = format!("{}, for this user alone", folder.display());
     if !folder.to_string_lossy().starts_with("/tmp/polywire-") {
@@ -50,8 +51,8 @@ fn refused(error: &io::Error) -> Finding {
 
 fn space(folder: &Path) -> Finding {
     match statvfs(folder) {
-        // Filesystems without a limit on files report 0 of 0. The counts have 32 bits on some
-        // systems.
+        // Filesystems without a limit on files report 0 of 0. On some systems the counts have 32
+        // bits.
         #[allow(clippy::unnecessary_cast)]
         Ok(stats) => {
             let bytes = stats.blocks_available() as u64 * stats.fragment_size() as u64;
@@ -75,7 +76,7 @@ fn room(bytes: u64, files: Option<u64>) -> Finding {
     }
 }
 
-/// Who this node would prove to be, if the environment says so.
+/// Checks the identity that the environment gives to nodes, if it gives one.
 #[cfg(feature = "tls")]
 fn identity() -> Option<Finding> {
     use polywire::Node;
@@ -83,7 +84,7 @@ fn identity() -> Option<Finding> {
     if FILES.iter().all(|name| std::env::var_os(name).is_none_or(|path| path.is_empty())) {
         return Some(Finding::ok("identity", "none in the environment: lan is open, tls needs a configuration"));
     }
-    // Opening reads and checks the files. Nobody can call: the port is closed at once.
+    // Opening the port reads and checks the files. The port is closed at once.
     let opened = Node::new().open("tls-listen/127.0.0.1:0");
     Some(match opened {
         Ok(_) => Finding::ok("identity", format!("the certificate in {} is valid", path_of(FILES[0]))),

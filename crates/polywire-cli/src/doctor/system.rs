@@ -1,4 +1,4 @@
-//! The build, the processor, and limits of the system.
+//! Checks of the build, of the processor, and of limits of the system.
 
 use std::{env, fs};
 
@@ -9,12 +9,12 @@ use nix::{
 
 use super::Finding;
 
-/// The receive buffer that the UDP engines ask for, in bytes.
+/// The receive buffer that the UDP engines request, in bytes.
 const RECEIVE_BUFFER: u64 = 4 << 20;
 /// Linux's default for send buffers, in bytes. With less, even TCP on a fast network is slow.
 const SEND_BUFFER: u64 = 212_992;
-/// Files that a node with the default of 1024 peers may need: a socket each, and those of the
-/// application.
+/// The number of files that a node with the default of 1024 peers may need: a socket for each peer,
+/// and those of the application.
 const FILES: u64 = 2048;
 
 pub fn check() -> Vec<Finding> {
@@ -28,7 +28,7 @@ pub fn check() -> Vec<Finding> {
 }
 
 fn build() -> Finding {
-    // The last value says that usual builds have it.
+    // The last value of each says whether usual builds have the feature.
     let features = [
         ("dds", cfg!(feature = "dds"), false),
         ("hosts", cfg!(feature = "hosts"), true),
@@ -70,7 +70,7 @@ fn processor(is_off: bool) -> Finding {
     Finding::ok("processor", format!("machine code for {}{}", env::consts::ARCH, vectors()))
 }
 
-/// The widest vector instructions of the processor, as text to append.
+/// Returns the widest vector instructions of the processor, as text to append.
 #[cfg(target_arch = "x86_64")]
 fn vectors() -> &'static str {
     use std::arch::is_x86_feature_detected as has;
@@ -86,8 +86,8 @@ fn vectors() -> &'static str {
     ""
 }
 
-/// `None` where the system has no such limit, or does not show it: in a network namespace, Linux
-/// has none to show.
+/// Checks a buffer limit. Returns `None` if the system has no such limit, or does not show it, as
+/// Linux does in a network namespace.
 fn buffer(name: &str, limit: Option<u64>, wanted: u64, otherwise: &str) -> Option<Finding> {
     let limit = limit?;
     let found = format!("net.core.{name} is {limit}");
@@ -128,7 +128,7 @@ fn user(is_root: bool) -> Finding {
     }
 }
 
-/// The number in a file of `/proc` or `/sys`.
+/// Returns the number in a file of `/proc` or `/sys`.
 pub fn read_number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

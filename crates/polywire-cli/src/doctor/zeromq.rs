@@ -1,4 +1,4 @@
-//! Whether two nodes meet over ZeroMQ on this machine: one asks, and the other one answers.
+//! Checks whether two nodes connect over ZeroMQ on this machine: one connects to the other.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +6,9 @@ use polywire::{Node, NodeEvent, engine::Event};
 
 use super::Finding;
 
-/// How long an answer is awaited.
+/// The time limit for the connection.
 const SOON: Duration = Duration::from_secs(2);
-/// Where the one that answers is: at a port that the system chooses.
+/// The endpoint of the listening node, at a port that the system chooses.
 const BOUND: &str = "zeromq/bind/tcp://127.0.0.1:0";
 
 pub fn check() -> Vec<Finding> {
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn two_nodes_meet_or_it_is_said_why_not() {
         assert_eq!(check().iter().map(|finding| finding.state).collect::<Vec<_>>(), [State::Ok]);
-        // At an address that is not this machine's.
+        // An address that this machine does not have.
         let finding = meet("zeromq/bind/tcp://192.0.2.1:0");
         assert!(finding.state == State::Problem && finding.found.contains("192.0.2.1"), "{finding:?}");
     }

@@ -69,7 +69,7 @@ impl Codec {
         self.states.iter_mut().flat_map(|states| states.iter_mut()).for_each(State::reset);
     }
 
-    /// The feed's encoder and decoder.
+    /// Returns the feed's encoder and decoder.
     pub fn ends(&self) -> (Encoder<Record>, Decoder<Record>) {
         (self.encoder.clone(), self.decoder.clone())
     }
@@ -109,7 +109,7 @@ impl Codec {
         Ok(&self.encoded)
     }
 
-    /// The template's name, and the record as JSON.
+    /// Returns the template's name, and the record as JSON.
     pub fn json(&mut self) -> anyhow::Result<(String, String)> {
         self.json.clear();
         self.to_json.encode(&self.record, &mut self.json)?;
@@ -140,12 +140,12 @@ impl Codec {
         Ok(())
     }
 
-    /// The current message.
+    /// Returns the current message.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// True if `bytes` decode to exactly this record. The stream then continues after them;
+    /// Returns true if `bytes` decode to exactly this record. The stream then continues after them;
     /// otherwise it is unchanged.
     pub fn means(&mut self, bytes: &[u8], record: &Record) -> bool {
         // The first pass keeps no state, so that wrong bytes have no effect.

@@ -140,8 +140,8 @@ impl Taker for Lines<'_> {
 }
 
 impl Lines<'_> {
-    /// The part of a line that describes the message's frame. The head is on the frame's first
-    /// line, the tail on its last.
+    /// Returns the part of a line that describes the message's frame. The head is on the frame's
+    /// first line, the tail on its last.
     fn line(&mut self, message: &Message<'_>) -> Line<'static> {
         let mut line = Line { frame: message.frame.map(|frame| frame.number), ..Line::default() };
         self.summary.frames = line.frame.unwrap_or(0);
@@ -157,7 +157,8 @@ impl Lines<'_> {
         line
     }
 
-    /// True if the framing makes the same head for this payload, so that the line can omit it.
+    /// Returns true if the framing makes the same head for this payload, so that the line can omit
+    /// it.
     fn is_usual(&self, frame: &Frame) -> bool {
         let mut usual = Vec::new();
         let is_usual = self.framing.put(&frame.payload, &mut usual).is_ok() && usual.starts_with(&frame.head);

@@ -150,7 +150,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The bytes of the line's message. The line's own bytes are used if they decode to the
+    /// Returns the bytes of the line's message. The line's own bytes are used if they decode to the
     /// message.
     fn message(&mut self, line: &Line<'_>) -> anyhow::Result<Vec<u8>> {
         let (Some(template), Some(message)) = (&line.template, line.message) else {

@@ -25,8 +25,8 @@ use crate::{
     verb::{Action, Verb},
 };
 
-/// The last one of this many parts of the messages is held back from learning. It shows the effect
-/// of the template.
+/// One part of this many is held back from learning: the last one. It shows the effect of the
+/// template.
 const PARTS: usize = 8;
 
 /// Maximum number of messages that are read.
@@ -68,18 +68,18 @@ pub struct Learn {
 struct Summary {
     samples: usize,
     held_back: usize,
-    /// Messages among them that the template cannot represent.
+    /// Held-back messages that the template cannot represent.
     refused: usize,
-    /// Bytes of the others with the learned template.
+    /// Bytes of the other held-back messages with the learned template.
     learned_bytes: usize,
-    /// Bytes of the others with the template derived from the type alone.
+    /// Bytes of the other held-back messages with the template derived from the type alone.
     derived_bytes: usize,
 }
 
-/// Printed as JSON if no file is written.
+/// The output as JSON if no file is written.
 #[derive(Serialize)]
 struct Learned<'a> {
-    /// XML.
+    /// The templates as XML.
     templates: &'a str,
     #[serde(flatten)]
     summary: &'a Summary,

@@ -41,7 +41,7 @@ pub struct Line<'a> {
     pub other: Option<Cow<'a, str>>,
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> Cow<'static, str> {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {

@@ -37,7 +37,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The framing; an error if `--port` does not go with it.
+    /// Returns the framing. Fails if `--port` is given for a framing without ports.
     pub fn framing(&self) -> anyhow::Result<Framing> {
         let framing = self.feed.framing()?;
         if self.port.is_some() && framing != Framing::Pcap {
@@ -72,13 +72,13 @@ pub trait Taker {
 /// A message's bytes, and their place in the recording.
 pub struct Message<'a> {
     pub bytes: &'a [u8],
-    /// Bytes before it, or before the first message of its frame, that are not FAST.
+    /// Bytes before the message, or before the first message of its frame, that are not FAST.
     pub preamble: &'a [u8],
-    /// Its frame, if there are frames.
+    /// The frame of the message, if there are frames.
     pub frame: Option<&'a Frame>,
-    /// It is the first message of its frame, or there are no frames.
+    /// Whether it is the first message of its frame; true if there are no frames.
     pub is_first: bool,
-    /// It is the last message of its frame, or there are no frames.
+    /// Whether it is the last message of its frame; true if there are no frames.
     pub is_last: bool,
 }
 
@@ -108,7 +108,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn bytes(&self) -> u64 {
         self.parts.input.bytes()
     }

@@ -73,7 +73,7 @@ struct Feed {
     quiet: bool,
 }
 
-/// The framings that binary messages can have.
+/// Returns the framings that binary messages can have.
 fn framings() -> impl Iterator<Item = &'static str> {
     Framing::ALL.into_iter().filter(|framing| *framing != Framing::Lines).map(Framing::name)
 }
@@ -112,7 +112,7 @@ impl Feed {
         Ok(set)
     }
 
-    /// The options of the codec.
+    /// Returns the options of the codec.
     fn options(&self) -> Options {
         let options = Options::default().with("deviations", &self.deviations);
         match self.template_id {

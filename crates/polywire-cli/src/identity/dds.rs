@@ -1,4 +1,4 @@
-//! The documents of DDS Security: what is protected in a domain, and what a node may do in it. Both
+//! The documents of DDS Security: the governance of a domain, and the permissions of a node. Both
 //! are XML that the authority signs as S/MIME.
 
 use std::path::Path;
@@ -16,9 +16,9 @@ use {
     polywire::{Config, engine::dds::Naming},
 };
 
-/// Whoever is in the fleet gets in, and everything is encrypted: whole packets for the members of
-/// the fleet, and in them each topic's messages for those who may read it. Cyclone refuses domains
-/// above 230.
+/// The governance: members of the fleet may join, and everything is encrypted. Whole packets are
+/// encrypted for the members of the fleet, and within them each topic's messages for its permitted
+/// readers. Cyclone rejects domains above 230.
 #[cfg(feature = "dds-security")]
 const GOVERNANCE: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <dds xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="https://www.omg.org/spec/DDS-SECURITY/20170901/omg_shared_ca_governance.xsd">
@@ -46,7 +46,7 @@ const GOVERNANCE: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 </dds>
 "#;
 
-/// What a node may do without rules of access: read and write every topic of every domain.
+/// The permissions of a node without access rules: read and write every topic of every domain.
 #[cfg(feature = "dds-security")]
 const EVERYTHING: &str = r#"      <allow_rule>
         <domains><id_range><min>0</min><max>230</max></id_range></domains>
@@ -73,26 +73,26 @@ pub enum Names {
     Rpc,
 }
 
-/// What a node may do.
+/// The permissions of a node.
 #[cfg_attr(not(feature = "dds-security"), expect(dead_code, reason = "only documents need it"))]
 pub enum May<'a> {
     Everything,
-    /// What a document says that was signed before.
+    /// The permissions in a document that was signed before.
     As(&'a Path),
-    /// What the section `[access]` of a configuration allows.
+    /// The permissions of the section `[access]` of a configuration.
     By(&'a Path, Names),
 }
 
-/// For whom documents are: the name of a node, and the times, since 1970, between which its
-/// certificate is valid.
+/// The subject of documents: the name of a node, and the validity of its certificate, as two times
+/// since 1970.
 #[cfg_attr(not(feature = "dds-security"), expect(dead_code, reason = "only documents need it"))]
 pub struct Holder<'a> {
     pub name: &'a str,
     pub valid: (i64, i64),
 }
 
-/// Makes the documents of a node, as long valid as its certificate. The authority's certificate and
-/// key are PEM.
+/// Makes the documents of a node, with the same validity as its certificate. The authority's
+/// certificate and key are PEM.
 #[cfg(feature = "dds-security")]
 pub fn documents(of: &Holder<'_>, may: &May<'_>, authority: &str, key: &str) -> anyhow::Result<Documents> {
     let (authority, key) = (X509::from_pem(authority.as_bytes())?, key.as_bytes());
@@ -115,7 +115,7 @@ pub fn documents(_: &Holder<'_>, _: &May<'_>, _: &str, _: &str) -> anyhow::Resul
     anyhow::bail!("this program was built without DDS Security: build it with the feature 'dds-security'")
 }
 
-/// What rules of access allow.
+/// Returns the permissions of the access rules in a configuration.
 #[cfg(feature = "dds-security")]
 fn rules_by(file: &Path, name: &str, names: Names) -> anyhow::Result<String> {
     let naming = match names {
@@ -129,7 +129,7 @@ fn rules_by(file: &Path, name: &str, names: Names) -> anyhow::Result<String> {
         .map_err(|error| Misuse(format!("{}: {error}", file.display())))?)
 }
 
-/// The rules of a document that the authority has signed.
+/// Returns the permissions in a document that the authority has signed.
 #[cfg(feature = "dds-security")]
 fn rules_of(file: &Path, authority: &X509) -> anyhow::Result<String> {
     let verified = || -> anyhow::Result<String> {
@@ -139,11 +139,11 @@ fn rules_of(file: &Path, authority: &X509) -> anyhow::Result<String> {
         let flags = Pkcs7Flags::TEXT | Pkcs7Flags::NOVERIFY | Pkcs7Flags::NOINTERN;
         let (nobody, mut text) = (X509StoreBuilder::new()?.build(), Vec::new());
         document.verify(&signers, &nobody, content.as_deref(), Some(&mut text), flags)?;
-        // Lines of signed texts end as those of mails.
+        // Signed texts have the line ends of mails.
         Ok(String::from_utf8(text)?.replace('\r', ""))
     };
     let text = verified().with_context(|| format!("{}: was not signed by this authority", file.display()))?;
-    // One grant, as in the documents that are made here.
+    // There must be one grant, as in the documents that this program makes.
     let rules = || text.split_once("</validity>")?.1.split_once("<default>DENY</default>").map(|(rules, _)| rules);
     let rules = rules().filter(|_| text.matches("<grant").count() == 1);
     let rules = rules.with_context(|| format!("{}: has other rules than this program makes", file.display()))?;

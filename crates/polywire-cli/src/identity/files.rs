@@ -1,5 +1,5 @@
-//! The files of identities: written so that nothing is overwritten and keys are their owner's, and
-//! read for `show` and `sign --renew`.
+//! The files of identities. Writing never overwrites a file, and keys are readable by their owner
+//! only. Reading is for `show` and `sign --renew`.
 
 use std::{
     fs::{self, OpenOptions},
@@ -15,17 +15,17 @@ use x509_parser::{
     certificate::X509Certificate, extensions::GeneralName, pem::Pem, prelude::FromDer as _, time::ASN1Time,
 };
 
-/// What a certificate says.
+/// The contents of a certificate.
 pub struct Known {
-    /// Names and addresses, the node's own name first.
+    /// The names and addresses of the certificate, the node's own name first.
     pub hosts: Vec<String>,
     pub is_authority: bool,
     pub issuer: String,
-    /// Dates.
+    /// The dates of the validity.
     pub from: String,
     pub until: String,
     pub common_name: String,
-    /// Times since 1970.
+    /// The times of the validity, since 1970.
     pub valid: (i64, i64),
     public_key: Vec<u8>,
 }
@@ -60,13 +60,15 @@ impl Known {
         })
     }
 
-    /// Who it is: the first DNS name, as nodes see it; the subject of an authority.
+    /// Returns the name of the holder: the first DNS name, as nodes see it; the subject for an
+    /// authority.
     pub fn name(&self) -> &str {
         let first = self.hosts.iter().find(|host| host.parse::<std::net::IpAddr>().is_err());
         first.filter(|_| !self.is_authority).unwrap_or(&self.common_name)
     }
 
-    /// What keeps it from being used at this time since 1970: the dates, or the key beside it.
+    /// Returns why the certificate cannot be used at this time since 1970: its dates, or the key in
+    /// its folder.
     pub fn fault(&self, now: Duration, path: &Path) -> Option<String> {
         let (now, (from, until)) = (now.as_secs() as i64, self.valid);
         if now < from {
@@ -110,7 +112,7 @@ fn date(time: ASN1Time) -> String {
     format!("{:04}-{:02}-{:02}", time.year(), u8::from(time.month()), time.day())
 }
 
-/// Fails if the key is not that of the certificate in the file.
+/// Checks that the key is the one of the certificate in the file.
 pub fn check_pair(certificate: &Path, key: &KeyPair) -> anyhow::Result<()> {
     match Known::read(certificate)?.public_key == key.subject_public_key_info() {
         true => Ok(()),
@@ -126,12 +128,12 @@ pub fn text(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Makes a folder, unless it is there.
+/// Creates a folder, unless it exists.
 pub fn folder(path: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))
 }
 
-/// Writes new files with these permissions; none if one of them is there already.
+/// Writes new files with these permissions. Writes none of them if one exists already.
 pub fn create_all(files: &[(&Path, &str, u32)]) -> anyhow::Result<()> {
     if let Some((path, ..)) = files.iter().find(|(path, ..)| path.symlink_metadata().is_ok()) {
         bail!("{} exists already, and is not overwritten", path.display());
@@ -148,10 +150,10 @@ fn create(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Replaces a file at once: whoever reads it sees the old content or the new one.
+/// Replaces a file atomically: a reader sees either the old or the new contents.
 pub fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
     let beside = path.with_extension("new");
-    // Left behind by an attempt that was cut off.
+    // The file may remain from an interrupted attempt.
     let _ = fs::remove_file(&beside);
     create(&beside, text, 0o644)?;
     fs::rename(&beside, path).with_context(|| format!("cannot replace {}", path.display()))

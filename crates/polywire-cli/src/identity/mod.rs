@@ -58,7 +58,7 @@ const SHOW: Verb = Verb::new::<Show>("show", "Shows what certificates say, and w
     .details("The exit code is 1 if one of them is not valid today, or its key does not belong to it.")
     .example("polywire identity show pump-3/certificate.pem");
 
-/// Certificates are valid from so long ago, for nodes whose clocks are behind.
+/// How long before their creation certificates become valid, for nodes whose clocks are slow.
 const BEFORE: Duration = Duration::from_secs(3600);
 const DAY: u64 = 86_400;
 
@@ -142,9 +142,9 @@ impl Action for New {
         let own = || self.folder.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = self.name.clone().or_else(own).unwrap_or_else(|| "polywire".into());
         let mut params = CertificateParams::default();
-        // One level: it signs for nodes, and for no other authority.
+        // The path length is 0: the authority signs for nodes, and not for other authorities.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        // It also signs documents: those of DDS Security.
+        // The authority also signs the documents of DDS Security.
         let documents = KeyUsagePurpose::DigitalSignature;
         params.key_usages = vec![documents, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.distinguished_name.push(DnType::CommonName, DnValue::Utf8String(name));
@@ -181,10 +181,10 @@ impl Action for Sign {
         let mut files: Vec<(&Path, &str, u32)> =
             vec![(&key, &secret, 0o600), (&certificate, &signed, 0o644), (&authority, &root, 0o644)];
         let (governance, permissions) = (folder.join("governance.p7s"), folder.join("permissions.p7s"));
-        // Documents end with the certificate that they were made for.
+        // Documents expire with the certificate that they were made for.
         let may = match &self.rules.access {
             Some(file) => Some(May::By(file, self.rules.names)),
-            // What it may do stays as it is.
+            // The permissions of the node remain unchanged.
             None if self.renew && permissions.exists() => Some(May::As(&permissions)),
             None => self.dds.then_some(May::Everything),
         };
@@ -198,7 +198,7 @@ impl Action for Sign {
             files.push((&permissions, &documents.permissions, 0o644));
         }
         if self.renew {
-            // The key stays.
+            // The key remains.
             files.iter().skip(1).rev().try_for_each(|(file, text, _)| files::replace(file, text))?;
         } else {
             files::folder(&folder)?;
@@ -233,7 +233,7 @@ impl Sign {
                 hosts = known.hosts;
             }
         }
-        // The first name is who the node is.
+        // The first name is the identity of the node.
         hosts.retain(|host| *host != self.name);
         hosts.insert(0, self.name.clone());
         let mut params = CertificateParams::new(hosts)?;
@@ -246,7 +246,7 @@ impl Sign {
     }
 }
 
-/// DDS has no rules for rates.
+/// Warns of rules with rates, because DDS has no such rules.
 fn warn_of_rates(terminal: &Terminal, access: &Path) -> anyhow::Result<()> {
     let rules = Config::read(access)?.access.unwrap_or_default().allow;
     if rules.iter().any(|rule| rule.bytes_per_second.is_some()) {
@@ -255,7 +255,7 @@ fn warn_of_rates(terminal: &Terminal, access: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The certificate of an authority, in PEM, and its key.
+/// Reads the certificate of an authority, in PEM, and its key.
 fn authority_of(folder: &Path) -> anyhow::Result<(String, KeyPair)> {
     let certificate = folder.join("authority.pem");
     let key = files::key(&folder.join("authority.key"))?;
@@ -275,7 +275,7 @@ impl Action for Permit {
             }
             dds::documents(&Holder { name: known.name(), valid: known.valid }, &may, &root, &key)
         });
-        // All or none.
+        // Documents are written for all nodes or for none.
         let documents = documents.collect::<anyhow::Result<Vec<_>>>()?;
         warn_of_rates(terminal, &self.access)?;
         for (folder, made) in self.folders.iter().zip(documents) {
@@ -328,18 +328,18 @@ fn set_validity(params: &mut CertificateParams, days: u64) {
     params.not_after = epoch + (now() + Duration::from_secs(days * DAY));
 }
 
-/// The time since 1970.
+/// Returns the time since 1970.
 fn now() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Duration::from_secs(since.as_secs())
 }
 
 fn days() -> clap::builder::RangedU64ValueParser {
-    // A hundred years: dates beyond 9999 cannot be written.
+    // The limit is a hundred years, because dates beyond 9999 cannot be written.
     clap::value_parser!(u64).range(1..=36_500)
 }
 
-/// The name of a node: a DNS name in lower case, and no IP address.
+/// Parses the name of a node: a DNS name in lower case, and not an IP address.
 fn name(text: &str) -> Result<String, String> {
     let is_label = |label: &str| {
         let known = label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
@@ -351,7 +351,7 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// An IP address or a name.
+/// Parses an IP address or a name.
 fn host(text: &str) -> Result<String, String> {
     let text = text.to_ascii_lowercase();
     text.parse::<IpAddr>().map(|ip| ip.to_string()).or_else(|_| name(&text))

@@ -107,7 +107,7 @@ pub fn probe(text: &str) -> Result<String, String> {
     is_probe.then(|| text.to_owned()).ok_or_else(|| "NODE/INSTANCE is expected; `probe list` lists them".to_owned())
 }
 
-/// A probe, or a node itself, and the command to it.
+/// The target of a command, a probe or a node itself, and the command.
 struct Target {
     name: String,
     node: String,
@@ -127,7 +127,7 @@ impl Options {
         }
         let timeout = self.asking.timeout.0;
         let until = Instant::now() + timeout;
-        // All are asked before the first one is waited for.
+        // All requests are sent before the first reply is waited for.
         let ask = |target: &Target| {
             let client = &clients[&target.node];
             client.wait_for_server(until.saturating_duration_since(Instant::now()))?;
@@ -144,7 +144,7 @@ impl Options {
         let mut targets = Vec::new();
         for node in &nodes {
             let named = node.probes.iter().map(|probe| &*probe.instance).filter(|name| fits(instance, name));
-            // The node itself says what is wrong with a name that it does not know.
+            // The node itself reports an error for an unknown name.
             let instances = if path.contains('*') && !instance.is_empty() { named.collect() } else { vec![instance] };
             targets.extend(instances.into_iter().map(|instance| {
                 let slash = if instance.is_empty() { "" } else { "/" };
@@ -161,7 +161,7 @@ impl Options {
     }
 }
 
-/// Prints what became of each command. The worst of it decides the exit code.
+/// Prints the result of each command. The worst result decides the exit code.
 fn print<'a>(
     terminal: &Terminal,
     replies: impl Iterator<Item = (&'a Target, Result<CommandReply, CallError>)>,
@@ -205,7 +205,7 @@ fn json_of(target: &str, reply: &Result<CommandReply, CallError>) -> Value {
     json!({ "target": target, "done": reply.is_done(), "refused": refused })
 }
 
-/// A reason for programs.
+/// Returns the machine-readable form of a reason.
 fn word(reason: Reason) -> &'static str {
     match reason {
         Reason::Impossible => "impossible",

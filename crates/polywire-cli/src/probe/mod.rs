@@ -1,4 +1,5 @@
-//! `polywire probe`: what probes there are, what nodes run, and commands to them.
+//! `polywire probe`: lists the available probes and those that nodes run, and sends commands to
+//! nodes.
 
 mod call;
 mod change;
@@ -36,7 +37,7 @@ use crate::{
     watch::Watch,
 };
 
-/// Descriptions of nodes arrive together. If none arrives for this long, these are all.
+/// Descriptions of nodes arrive together. If none arrives for this time, the list is complete.
 const QUIET: Duration = Duration::from_millis(500);
 
 pub const VERB: Verb = Verb::group(
@@ -118,7 +119,7 @@ fn row(node: &NodeDescription, probe: &ProbeDescription) -> Vec<String> {
     vec![instance, probe.probe.clone(), format!("{} s", probe.every_s), probe.topic.clone(), state]
 }
 
-/// Tries to open each probe of this machine.
+/// Lists the probes of this machine, and tries to open each.
 fn list_here(terminal: &Terminal) -> outcome::Result {
     let problem = |probe: &ProbeType| match (probe.open)(&Host::this(), &Settings::default()) {
         Ok(_) => String::new(),
@@ -217,7 +218,7 @@ fn describe_command(terminal: &Terminal, node: &NodeDescription, command: &Comma
     Ok(Outcome::Fine)
 }
 
-/// A type that a node has described.
+/// Parses a type from a node's description.
 fn schema_of(bytes: &[u8]) -> anyhow::Result<Schema> {
     Schema::from_bytes(bytes, &SchemaLimits::default()).context("the node describes a type that cannot be read")
 }
@@ -229,14 +230,14 @@ fn print_parameters(terminal: &Terminal, rows: Vec<Vec<String>>) -> outcome::Res
     Ok(Outcome::Fine)
 }
 
-/// A node of this process, and the wire by which it reaches the others.
+/// The node of this process, and the wire by which it reaches the other nodes.
 struct Asked {
     node: Node,
     wire: String,
 }
 
 impl Asking {
-    /// Collects descriptions by UUID until no more arrive, or until one is what is looked for.
+    /// Collects descriptions by UUID until no more arrive, or until `enough` returns true for one.
     fn nodes(
         &self,
         enough: impl Fn(&NodeDescription) -> bool,
@@ -263,7 +264,7 @@ impl Asking {
         Ok((Asked { node, wire: text }, nodes))
     }
 
-    /// The node of `NODE/NAME`, and the name.
+    /// Finds the node of `NODE/NAME`. Returns it and the name.
     fn find(&self, path: &str) -> anyhow::Result<(Asked, NodeDescription, String)> {
         let Some((node, name)) = path.split_once('/') else {
             return Err(Misuse(format!("'{path}': NODE/INSTANCE is expected; `probe list` lists them")).into());
@@ -272,8 +273,8 @@ impl Asking {
         Ok((asked, nodes.swap_remove(0), name.to_owned()))
     }
 
-    /// The nodes whose names fit a pattern, at least one. A name without `*` is looked for no
-    /// longer than until it is found.
+    /// Finds the nodes whose names match a pattern; there is at least one. For a name without `*`,
+    /// the search ends when the node is found.
     fn like(&self, pattern: &str) -> anyhow::Result<(Asked, Vec<NodeDescription>)> {
         let (asked, nodes) = self.nodes(|node| node.name == pattern)?;
         let names: Vec<String> = nodes.values().map(|node| node.name.clone()).collect();
@@ -288,7 +289,7 @@ impl Asking {
     }
 }
 
-/// Whether a call had no reply in time, so that the exit code is 1.
+/// Returns whether a call received no reply in time, so that the exit code is 1.
 fn is_missed(error: &CallError) -> bool {
     matches!(error, CallError::NoServer | CallError::TimedOut | CallError::ServerGone { .. })
 }

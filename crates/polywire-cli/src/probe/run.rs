@@ -23,10 +23,10 @@ use crate::{
     watch::Watch,
 };
 
-/// How often the loop looks for a signal.
+/// How often the loop checks for a signal.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long published samples may take to leave when the process is told to end.
+/// How long published samples may take to be delivered when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(5);
 
 pub const VERB: Verb = Verb::new::<Run>("run", "Publishes what a command prints, again and again, as a probe")
@@ -60,7 +60,7 @@ impl Action for Run {
         let (identity, plan) = (Identity::new(node), self.plan(instance));
         let misuse = |error: &dyn std::error::Error| Misuse(error.to_string());
         let (identity, plan) = (identity.map_err(|error| misuse(&error))?, plan.map_err(|error| misuse(&error))?);
-        // An instance is part of a topic, as the name of a node is.
+        // Like the name of a node, an instance is part of a topic.
         Identity::new(instance).map_err(|error| misuse(&error))?;
         stop::hold()?;
         let stop = Stop::new()?;

@@ -41,7 +41,7 @@ impl Action for Send {
         let send = |text: &str| -> anyhow::Result<()> {
             let value: Value = serde_json::from_str(text).map_err(|error| Misuse(format!("the value: {error}")))?;
             let line = json!({ "probe": self.name, "value": value }).to_string();
-            // Waits while the node has more than it can take.
+            // Waits while the receive queue of the node's socket is full.
             socket.send(line.as_bytes()).map(drop).context("cannot send the value")
         };
         match &self.value {

@@ -1,4 +1,4 @@
-//! The keyboard and the screen while something is shown live.
+//! The keyboard and the screen during the live display.
 
 use std::{
     io::{self, Read as _},
@@ -20,12 +20,12 @@ pub enum Key {
     Escape,
 }
 
-/// Reads keys without waiting for Enter. When it is dropped, and when a signal ends the process,
-/// the terminal is as it was.
+/// Reads keys without waiting for Enter. When this is dropped, or when a signal ends the process,
+/// the terminal's settings are restored.
 pub struct Keys(Receiver<Key>);
 
 impl Keys {
-    /// Takes the terminal over.
+    /// Takes control of the terminal.
     pub fn open() -> anyhow::Result<Keys> {
         terminal::take_screen()?;
         let (send, keys) = mpsc::channel();
@@ -37,17 +37,17 @@ impl Keys {
                 }
             }
         };
-        // It ends with the process: nothing else ends a wait for a key.
+        // The thread ends with the process, because nothing else interrupts the read.
         thread::Builder::new().name("keys".into()).spawn(read)?;
         Ok(Keys(keys))
     }
 
-    /// The next key within `timeout`.
+    /// Returns the next key within `timeout`.
     pub fn next(&self, timeout: Duration) -> Option<Key> {
         match self.0.recv_timeout(timeout) {
             Ok(key) => Some(key),
             Err(mpsc::RecvTimeoutError::Timeout) => None,
-            // Nobody can press a key any more.
+            // The input has ended.
             Err(mpsc::RecvTimeoutError::Disconnected) => Some(Key::Char('q')),
         }
     }
@@ -67,7 +67,7 @@ impl Drop for Keys {
     }
 }
 
-/// The key of a byte. Keys of several bytes, such as arrows, begin like Escape.
+/// Returns the key of a byte. Keys of several bytes, such as arrows, begin with the byte of Escape.
 fn key(byte: u8) -> Option<Key> {
     match byte {
         b'\r' | b'\n' => Some(Key::Enter),

@@ -1,5 +1,5 @@
-//! A format as the command line names it: a codec with options, the document that configures it,
-//! and a compressor. Reads the files that the format names.
+//! A format as specified on the command line: a codec with options, its configuration document, and
+//! a compressor. Reads the files that the format names.
 
 use std::{fs, sync::Arc};
 
@@ -65,7 +65,7 @@ impl Format {
         }
     }
 
-    /// The format of JSON lines.
+    /// Returns the format of JSON lines.
     pub fn json() -> Format {
         Format { codec: &JSON, configured: None, options: Options::default(), compressor: None }
     }
@@ -86,9 +86,10 @@ impl Format {
         Decoder::for_shape(self.codec(), &self.options, schema, shape)
     }
 
-    /// True if a message shows where it ends, so that messages can follow each other without
-    /// framing. A trial decides: of two messages in a row, the decoder must read only the first.
-    /// JSON is an exception: its codec rejects further bytes, but [`end_of_json`] finds the end.
+    /// Returns true if a message shows where it ends, so that messages can follow each other
+    /// without framing. A trial decides: of two messages in a row, the decoder must read only the
+    /// first. JSON is an exception: its codec rejects further bytes, but [`end_of_json`] finds the
+    /// end.
     pub fn delimits_itself(&self, shape: &Arc<Shape>) -> bool {
         if self.is_json() {
             return true;
@@ -105,7 +106,7 @@ impl Format {
     }
 }
 
-/// Length of the JSON text at the start of `bytes`.
+/// Returns the length of the JSON text at the start of `bytes`.
 pub fn end_of_json(bytes: &[u8]) -> Result<usize, serde_json::Error> {
     let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
     values.next().unwrap_or_else(|| Err(serde_json::Error::custom("there is no value")))?;

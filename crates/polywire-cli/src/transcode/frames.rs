@@ -21,7 +21,7 @@ use polywire::{
 
 use super::message::{Message, Next, Place};
 
-/// Reads the messages of all channels, each as its channel's announcement says.
+/// Reads the messages of all channels, each in the format of its channel's announcement.
 pub struct Frames {
     name: String,
     from: Box<dyn BufRead>,
@@ -42,7 +42,7 @@ pub struct Frames {
 struct Channel {
     announced: Box<Announcement>,
     stream: usize,
-    /// Made at the first message, because documents may arrive until then.
+    /// The reader, made at the first message, because documents may arrive until then.
     reader: Option<Reader>,
 }
 

@@ -13,7 +13,7 @@ use polywire::{
 
 use super::format::Format;
 
-/// What must be known in order to read a file of bare payloads.
+/// The format of a file of bare payloads.
 pub struct Foreign {
     pub format: Format,
     pub framing: Framing,

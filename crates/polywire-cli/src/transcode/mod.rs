@@ -172,7 +172,7 @@ impl Transcode {
         Ok(source::Options { from, topic: self.topic.clone(), lenient: self.lenient })
     }
 
-    /// The format to write, and the framing of bare payloads; `None` for frames.
+    /// Returns the format to write, and the framing of bare payloads; `None` for frames.
     fn target(&self) -> anyhow::Result<(Format, Option<Framing>)> {
         match (&self.to, named(self.to_framing.as_ref())?) {
             (None, _) => Ok((Format::json(), Some(Framing::Lines))),
@@ -193,7 +193,7 @@ impl Transcode {
         Ok(Box::new(file))
     }
 
-    /// A progress bar on standard error, hidden unless that is a terminal.
+    /// Returns a progress bar on standard error, hidden unless that is a terminal.
     fn bar(&self) -> anyhow::Result<ProgressBar> {
         progress(self.input.as_deref(), self.quiet)
     }
@@ -229,12 +229,12 @@ fn framings() -> PossibleValuesParser {
     PossibleValuesParser::new(Framing::ALL.map(Framing::name))
 }
 
-/// The framing that an argument names.
+/// Returns the framing that an argument names.
 fn named(name: Option<&String>) -> anyhow::Result<Option<Framing>> {
     Ok(name.map(|name| name.parse()).transpose()?)
 }
 
-/// A progress bar over the bytes of a file, or a byte count for standard input.
+/// Returns a progress bar over the bytes of a file, or a byte count for standard input.
 pub fn progress(input: Option<&Path>, quiet: bool) -> anyhow::Result<ProgressBar> {
     let length = input.and_then(|path| path.metadata().ok()).filter(|metadata| metadata.is_file());
     let bar = match length {

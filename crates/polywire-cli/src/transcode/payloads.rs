@@ -211,13 +211,14 @@ impl Payloads {
         }
     }
 
-    /// The error if a message is damaged so that the next one cannot be found.
+    /// Returns the error if a message is damaged so that the next one cannot be found.
     fn lost(&self, offset: u64, why: &str) -> anyhow::Error {
         let what = format!("message {}: {why}; where the next one begins is not known", self.number);
         self.parts.input.failed(offset, &what)
     }
 
-    /// Length of a message that does not fit the type; `None` if the message is damaged.
+    /// Returns the length of a message that does not fit the type; `None` if the message is
+    /// damaged.
     fn pass_over(&mut self) -> anyhow::Result<Option<usize>> {
         let Ends::Itself(Some((decoder, record))) = &mut self.ends else { return Ok(None) };
         let read = self.parts.input.message(|bytes| decoder.decode(bytes, record), may_be_cut)?;
@@ -236,8 +237,8 @@ fn skip_blanks(input: &mut Input) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A decoder that reads any message of a self-describing format and keeps nothing of it, because
-/// its type has no members.
+/// Returns a decoder that reads any message of a self-describing format and keeps nothing of it,
+/// because its type has no members.
 fn skipper(format: &Format) -> Option<(Decoder<Record>, Record)> {
     if !format.codec().properties().self_describing {
         return None;

@@ -72,7 +72,7 @@ impl Source {
         Ok(Source::Payloads(Box::new(payloads)))
     }
 
-    /// The next message. An error means that the rest cannot be read.
+    /// Returns the next message. An error means that the rest cannot be read.
     pub fn next(&mut self) -> anyhow::Result<Option<Next<'_>>> {
         match self {
             Source::Payloads(payloads) => payloads.next(),

@@ -36,7 +36,7 @@ pub struct Target {
     payloads: u64,
     /// The current message as the codec encoded it.
     encoded: Vec<u8>,
-    /// The same, compressed or framed for the file.
+    /// The current message, compressed or framed for the file.
     bytes: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ struct Stream {
     encoder: Encoder<Record>,
     packer: Option<Packer>,
     channel: ChannelId,
-    /// Messages show where they end.
+    /// Whether messages show where they end.
     delimits_itself: bool,
 }
 
@@ -121,7 +121,7 @@ impl Target {
             }
         };
         let mut head = Vec::with_capacity(64);
-        // Each message stands alone. The anchor tells readers of a stateful codec.
+        // Each message is decoded independently. The anchor says so to readers of a stateful codec.
         let anchor = self.format.codec().properties().stateful.then_some(message.envelope.sequence);
         let envelope = Envelope { channel: stream.channel, anchor, ..message.envelope };
         if let Err(error) = self.frames.data(&envelope, payload.len(), &mut head) {

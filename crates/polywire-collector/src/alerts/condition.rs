@@ -21,19 +21,19 @@ use polywire::{
 
 use super::token::{Token, Tokens};
 
-/// The most bytes of a condition.
+/// The maximum size of a condition in bytes.
 const MOST_BYTES: usize = 4096;
 
-/// The most comparisons of a condition.
+/// The maximum number of comparisons of a condition.
 const MOST_FIELDS: usize = 64;
 
-/// The deepest parenthesis.
+/// The maximum depth of nested parentheses.
 const DEEPEST: usize = 32;
 
-/// Stands for all elements of a list in a path.
+/// The wildcard for all elements of a list in a path.
 const EACH: &str = "[*]";
 
-/// A condition on members of messages. `docs/collect.md` has the notation.
+/// A condition on members of messages. `docs/collect.md` defines the syntax.
 ///
 /// ```
 /// use polywire_collector::{Condition, ConditionError};
@@ -49,18 +49,18 @@ pub struct Condition {
     text: String,
     pub(super) root: Term,
     pub(super) fields: Vec<Field>,
-    /// How many terms have a `for`.
+    /// The number of terms that have a `for`.
     pub(super) waits: usize,
 }
 
-/// Why a text is no condition.
+/// Why a text is not a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {reason}")]
 #[non_exhaustive]
 pub struct ConditionError {
-    /// The place of the mistake in characters, from 1.
+    /// The position of the mistake in characters, from 1.
     pub column: usize,
-    /// What is expected there.
+    /// What is expected at that position.
     pub reason: String,
 }
 
@@ -71,7 +71,8 @@ pub(super) enum Term {
     Field(usize),
     All(Vec<Term>),
     Any(Vec<Term>),
-    /// The term has been true for this time. `wait` is its number among those with a `for`.
+    /// The term has been true for at least this time. `wait` is its number among the terms with a
+    /// `for`.
     For {
         term: Box<Term>,
         time: Duration,
@@ -79,26 +80,25 @@ pub(super) enum Term {
     },
 }
 
-/// A member of the messages of a topic, and what is tested.
+/// A member of the messages of a topic, and the test on it.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    /// As it was written.
+    /// The text of the field in the condition.
     pub text: String,
     /// The topic below the prefix of the alert.
     pub topic: String,
-    /// The path of the member, divided where it goes through all elements of a list; empty for the
-    /// message itself.
+    /// The path of the member, split at each `[*]`; empty for the message itself.
     pub path: Vec<String>,
     pub test: Test,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Test {
-    /// `clear` is the bound that ends a comparison which was true.
+    /// A comparison with a literal. `clear` is the bound that ends a comparison which was true.
     Compare { how: How, with: Literal, clear: Option<f64> },
-    /// The value differs from that of the message before.
+    /// Whether the value differs from that of the previous message.
     Changes,
-    /// No message has had the member for this time.
+    /// Whether no message has had the member for this time.
     Missing(Duration),
 }
 
@@ -120,7 +120,7 @@ pub(super) enum Literal {
 }
 
 impl Condition {
-    /// The topics that it is about, below the prefix of the alert.
+    /// Returns the topics of the condition's fields, below the prefix of the alert.
     pub fn topics(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|field| field.topic.as_str())
     }
@@ -170,7 +170,7 @@ impl Parser {
         error(self.tokens.column(), format!("{what} is expected, not {}", self.tokens.peek()))
     }
 
-    /// Takes a word if it is the next token.
+    /// Consumes a word if it is the next token.
     fn word(&mut self, word: &str) -> bool {
         let is_next = matches!(self.tokens.peek(), Token::Word(next) if next == word);
         if is_next {
@@ -287,7 +287,7 @@ impl Parser {
         }
     }
 
-    /// What may follow a comparison.
+    /// Parses the optional parts after a comparison.
     fn compared(&mut self, mut field: Field) -> Result<Term, ConditionError> {
         let mut lasts = None;
         loop {
@@ -315,7 +315,7 @@ impl Parser {
         })
     }
 
-    /// The bound after `clear`, which must lie on the other side of that of the comparison.
+    /// Parses the bound after `clear`, which must lie on the other side of the comparison's limit.
     fn clear(&mut self, field: &Field, column: usize) -> Result<f64, ConditionError> {
         let Test::Compare { how, with: Literal::Number(limit), .. } = &field.test else {
             return Err(error(column, "only numbers have a bound with 'clear'"));
@@ -368,7 +368,7 @@ impl Parser {
 
 fn number(word: &str) -> Option<f64> {
     let is_digit = |c: char| c.is_ascii_digit();
-    // Rust reads `inf` and `nan`, too.
+    // Rust would also parse `inf` and `nan`.
     word.contains(is_digit).then(|| word.parse().ok()).flatten().filter(|number: &f64| number.is_finite())
 }
 
@@ -387,7 +387,7 @@ fn time(word: &str) -> Option<Duration> {
     (0.0..=1e9).contains(&time).then(|| Duration::from_secs_f64(time))
 }
 
-/// Divides a field into the topic and the parts of the path.
+/// Splits a field into the topic and the parts of the path.
 fn divide(text: &str) -> Result<(String, Vec<String>), String> {
     let bracket = text.find('[').unwrap_or(text.len());
     let slash = text[..bracket].rfind('/').ok_or("a topic, '/' and a member is expected")?;
@@ -404,7 +404,7 @@ fn divide(text: &str) -> Result<(String, Vec<String>), String> {
     Ok((topic.to_owned(), parts))
 }
 
-/// The parts of a path between `[*]`. What follows one has no full stop in front.
+/// Splits a path at each `[*]`. A part after `[*]` does not begin with a full stop.
 fn steps(path: &str) -> Vec<String> {
     let (mut parts, mut rest, mut part, mut is_quoted) = (Vec::new(), path, String::new(), false);
     while let Some(c) = rest.chars().next() {
@@ -424,7 +424,7 @@ fn steps(path: &str) -> Vec<String> {
     parts
 }
 
-/// Whether a text can be a path in some value.
+/// Checks whether a text is a syntactically valid path.
 fn is_path(part: &str) -> Result<(), String> {
     match ValueRef::Absent.get(part) {
         Err(PathError::Syntax { at, expected, .. }) => Err(format!("{expected} is expected after '{}'", &part[..at])),

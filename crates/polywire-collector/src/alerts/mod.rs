@@ -1,8 +1,8 @@
-//! Alerts: conditions on messages, which are raised and cleared.
+//! Alerts: conditions on messages. An alert is raised and cleared as its condition changes.
 //!
-//! The threads of the sources show each entry to [`Alerts`] before the handlers get it, so an alert
-//! misses nothing that a handler's queue drops. What it raises and clears are entries of a source
-//! of their own, which also publishes them.
+//! The threads of the sources pass each entry to [`Alerts`] before they offer it to the handlers,
+//! so an alert also sees entries that a handler's queue drops. The changes of alerts are entries of
+//! a separate source, which also publishes them.
 
 mod condition;
 mod source;
@@ -26,22 +26,22 @@ pub(crate) use self::source::AlertSource;
 use self::subject::Subject;
 use crate::Entry;
 
-/// The topic on which collectors publish what they raise and clear, as [`Alert`]s.
+/// The topic on which collectors publish the changes of alerts, as [`Alert`]s.
 pub const ALERTS: &str = "telemetry/alerts";
 
-/// The most alerts of a collector.
+/// The maximum number of alerts of a collector.
 pub const MOST_ALERTS: usize = 256;
 
-/// The most subjects of all alerts together.
+/// The maximum number of subjects of all alerts together.
 const MOST_SUBJECTS: usize = 100_000;
 
-/// The most topics of which is known which alerts they concern.
+/// The maximum number of topics whose alerts are cached.
 const MOST_TOPICS: usize = 65_536;
 
-/// The most changes that wait to be published, and for the program that asks for them.
+/// The maximum number of changes that wait to be published, and that wait for the program.
 const MOST_CHANGES: usize = 4096;
 
-/// The policies of [`ALERTS`]: whoever asks gets the latest state of each alert.
+/// Returns the QoS of [`ALERTS`]: a late joiner receives the latest state of each alert.
 ///
 /// ```
 /// use polywire::Node;
@@ -63,45 +63,45 @@ pub struct Alert {
     /// The name in the configuration.
     #[polywire(key)]
     pub name: String,
-    /// The first levels of the topics that it is about, such as `probes/pump-house`.
+    /// The first levels of the topics of the condition, such as `probes/pump-house`.
     #[polywire(key)]
     pub prefix: String,
-    /// The instance, if the messages have a key: `id=7`.
+    /// The instance, if the messages have a key, such as `id=7`.
     #[polywire(key)]
     pub instance: String,
     /// Whether the condition is true.
     pub state: AlertState,
-    /// How grave it is.
+    /// The severity of the alert.
     pub severity: Severity,
-    /// The condition, as the configuration has it.
+    /// The condition, as in the configuration.
     pub condition: String,
     /// The fields of the condition with their latest values.
     pub values: Vec<AlertValue>,
-    /// What the configuration says about it.
+    /// The summary from the configuration.
     pub summary: String,
 }
 
-/// Whether an alert holds.
+/// The state of an alert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "telemetry::AlertState", nested)]
 pub enum AlertState {
-    /// The condition is not true any more, or the alert is not in the configuration any more.
+    /// The condition is no longer true, or the alert was removed from the configuration.
     #[default]
     Cleared,
     /// The condition is true.
     Raised,
 }
 
-/// How grave an alert is.
+/// The severity of an alert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Message)]
 #[polywire(name = "telemetry::Severity", nested)]
 pub enum Severity {
-    /// Good to know.
+    /// For information only.
     Info,
-    /// Somebody should look at it.
+    /// Requires attention.
     #[default]
     Warning,
-    /// Somebody must look at it at once.
+    /// Requires immediate attention.
     Critical,
 }
 
@@ -109,10 +109,10 @@ pub enum Severity {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::AlertValue", nested)]
 pub struct AlertValue {
-    /// The field, as the condition has it.
+    /// The field, as in the condition.
     pub field: String,
-    /// The first 200 characters of its latest value; `missing` of what is missing, `there` of a
-    /// topic with any message, and empty if there is none.
+    /// The first 200 characters of its latest value; `missing` if the field is missing, `there` for
+    /// a topic on which any message counts, and empty if there is no value.
     pub value: String,
 }
 
@@ -121,33 +121,33 @@ pub(crate) const SEVERITIES: [(&str, Severity); 3] =
     [("info", Severity::Info), ("warning", Severity::Warning), ("critical", Severity::Critical)];
 
 impl Severity {
-    /// Its name in the configuration.
+    /// Returns the name in the configuration.
     pub fn name(self) -> &'static str {
         SEVERITIES.iter().find(|(_, severity)| *severity == self).map_or("", |(name, _)| name)
     }
 }
 
-/// An alert as the configuration has it.
+/// An alert in the configuration.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AlertPlan {
-    /// Its name.
+    /// The name of the alert.
     pub name: String,
-    /// The first levels of the topics. Each prefix that fits has a state of its own. Without one,
-    /// the condition has whole topics.
+    /// The pattern of the first levels of the topics. Each matching prefix has a state of its own.
+    /// `None` if the condition has complete topics.
     pub prefix: Option<Pattern>,
-    /// What raises it.
+    /// The condition that raises the alert.
     pub condition: Condition,
-    /// How grave it is.
+    /// The severity of the alert.
     pub severity: Severity,
-    /// A text for people.
+    /// A human-readable text.
     pub summary: String,
-    /// The line of its table in the file, from 1.
+    /// The line of the alert's table in the file, from 1.
     pub line: usize,
 }
 
 impl PartialEq for AlertPlan {
-    /// Whether both are the same alert, wherever they are in the file.
+    /// Compares all settings, but not the position in the file.
     fn eq(&self, other: &AlertPlan) -> bool {
         self.name == other.name
             && self.prefix == other.prefix
@@ -158,7 +158,8 @@ impl PartialEq for AlertPlan {
 }
 
 impl AlertPlan {
-    /// The prefix and the rest of a topic that the alert is about.
+    /// Splits a topic of the alert into prefix and rest; `None` if the alert is not about the
+    /// topic.
     fn divide<'t>(&self, topic: &'t str) -> Option<(&'t str, &'t str)> {
         let (prefix, rest) = match &self.prefix {
             None => ("", topic),
@@ -197,9 +198,9 @@ pub(crate) struct Alerts {
 #[derive(Default)]
 struct State {
     rules: Vec<Rule>,
-    /// Which rules each topic concerns.
+    /// The numbers of the rules that use each topic.
     concerned: BTreeMap<String, Vec<usize>>,
-    /// Who publishes, so that its messages are not taken for those of others.
+    /// The writer that publishes the alerts. Entries of this writer are ignored.
     writer: Option<Id128>,
     book: Book,
 }
@@ -208,26 +209,26 @@ struct State {
 struct Rule {
     plan: AlertPlan,
     subjects: BTreeMap<(String, String), Subject>,
-    /// A field that suits no message has been reported.
+    /// Whether a field that fits no message has been reported.
     has_warned: bool,
 }
 
-/// What all rules share.
+/// The state that all rules share.
 #[derive(Default)]
 struct Book {
-    /// How many subjects there are.
+    /// The number of subjects of all rules.
     subjects: usize,
-    /// When a condition may change without a message.
+    /// The earliest time at which a condition may change without a message.
     due: Option<Instant>,
-    /// What is to be published.
+    /// Changes that wait to be published.
     changes: VecDeque<Alert>,
-    /// What the program has not asked for.
+    /// Changes that the program has not taken.
     untold: VecDeque<Alert>,
 }
 
 impl Alerts {
-    /// Goes over to these alerts. Those that are the same keep their states; those that are gone
-    /// are cleared.
+    /// Replaces the alerts. Alerts that are unchanged keep their states; removed alerts are
+    /// cleared.
     pub fn set_plans(&self, plans: &[AlertPlan], now: Instant) {
         let mut state = self.lock();
         let State { rules, concerned, book, .. } = &mut *state;
@@ -245,8 +246,8 @@ impl Alerts {
         self.changed.notify_all();
     }
 
-    /// Shows an entry to the alerts. Returns false for an entry that came from these alerts
-    /// themselves, by a subscription.
+    /// Passes an entry to the alerts. Returns false if the entry was published by these alerts and
+    /// was received by a subscription.
     pub fn see(&self, entry: &Entry, now: Instant) -> bool {
         let mut state = self.lock();
         if state.writer == Some(entry.origin.writer) {
@@ -260,7 +261,7 @@ impl Alerts {
         true
     }
 
-    /// The next change. Blocks for at most `patience`; `None` if there was none.
+    /// Returns the next change. Blocks for at most `patience`; `None` if there was none.
     pub fn next(&self, patience: Duration) -> Option<Alert> {
         let until = Instant::now() + patience;
         let mut state = self.lock();
@@ -279,19 +280,19 @@ impl Alerts {
         }
     }
 
-    /// What was raised and cleared since the last call; the oldest changes are left out if there
-    /// were too many.
+    /// Returns the changes since the last call. If there were too many, the oldest ones are
+    /// missing.
     pub fn take_untold(&self) -> Vec<Alert> {
         self.lock().book.untold.drain(..).collect()
     }
 
-    /// Whether there is something to publish, now or later.
+    /// Returns whether there is something to publish, or may be later.
     pub fn is_used(&self) -> bool {
         let state = self.lock();
         !state.rules.is_empty() || !state.book.changes.is_empty()
     }
 
-    /// A new writer publishes from now on. It begins with everything that is raised.
+    /// Sets the writer that publishes from now on. It first publishes all raised alerts.
     fn begin(&self, writer: Id128) {
         let mut state = self.lock();
         state.writer = Some(writer);
@@ -327,7 +328,7 @@ impl State {
         }
     }
 
-    /// Evaluates what may have changed because time has passed.
+    /// Evaluates the conditions that may have changed because time has passed.
     fn tick(&mut self, now: Instant) {
         if self.book.due.is_none_or(|due| now < due) {
             return;
@@ -344,7 +345,7 @@ impl State {
 impl Rule {
     fn new(plan: &AlertPlan, now: Instant, book: &mut Book) -> Rule {
         let mut rule = Rule { plan: plan.clone(), subjects: BTreeMap::new(), has_warned: false };
-        // Something can be missing of which nothing has ever come.
+        // A topic on which no message has ever arrived can be missing, too.
         if plan.prefix.as_ref().is_none_or(Pattern::is_name) {
             let key = (plan.prefix.as_ref().map_or(String::new(), ToString::to_string), String::new());
             let mut subject = Subject::new(&plan.condition, now);
@@ -384,7 +385,7 @@ impl Rule {
         }
     }
 
-    /// If messages have a key, the subject without one was none.
+    /// Removes the expected subject, which has no instance, as soon as messages have a key.
     fn forget_expected(&mut self, (prefix, instance): &(String, String), book: &mut Book) {
         let bare = (prefix.clone(), String::new());
         if !instance.is_empty() && self.subjects.get(&bare).is_some_and(|subject| subject.is_expected) {
@@ -425,7 +426,7 @@ impl Book {
         }
     }
 
-    /// Clears what is not looked at any more.
+    /// Removes a subject, and clears its alert if it is raised.
     fn end(&mut self, plan: &AlertPlan, key: &(String, String), mut subject: Subject) {
         self.subjects -= 1;
         if std::mem::take(&mut subject.is_raised) {
@@ -498,7 +499,7 @@ mod tests {
         (alerts, now)
     }
 
-    /// What was raised and cleared: name, prefix, instance.
+    /// Returns the changes, each with name, prefix and instance.
     fn told(alerts: &Alerts) -> Vec<(AlertState, String)> {
         let tell = |alert: Alert| (alert.state, format!("{} {} {}", alert.name, alert.prefix, alert.instance));
         alerts.take_untold().into_iter().map(tell).collect()
@@ -532,7 +533,7 @@ mod tests {
             |node: &str| entry::<Load>(&format!("probes/{node}/pump"), |record| record.set("busy", 1.0).expect("set"));
         alerts.see(&load("a", 95.0), now);
         alerts.see(&pump("b"), now);
-        // The field is none of the type: reported, and not true.
+        // The type does not have the field: that is reported, and the comparison is not true.
         alerts.see(&pump("a"), now);
         assert_eq!(told(&alerts), []);
     }

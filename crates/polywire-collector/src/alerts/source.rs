@@ -1,4 +1,4 @@
-//! Publishes what alerts raise and clear, and gives it to the handlers.
+//! Publishes the changes of alerts, and passes them to the handlers.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ pub(crate) struct AlertSource {
 }
 
 impl AlertSource {
-    /// Publishes at these endpoints, beginning with everything that is raised.
+    /// Starts to publish at these endpoints, beginning with all raised alerts.
     pub fn open(node: &Node, endpoints: &[Wire], alerts: Arc<Alerts>) -> Result<AlertSource, CollectorError> {
         let shape = Shape::of(Alert::shape().schema()).map_err(|error| CollectorError::Coding(error.to_string()))?;
         let mut wires = endpoints.iter().map(ToString::to_string);

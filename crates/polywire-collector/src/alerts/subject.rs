@@ -1,4 +1,4 @@
-//! What an alert knows of one subject: which tests its fields pass, and since when.
+//! The state of an alert for one subject: which tests its fields pass, and since when.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -10,30 +10,31 @@ use polywire::extend::layout::{PathError, ValueRef};
 use super::condition::{Condition, Field, How, Literal, Term, Test};
 use crate::entry::plain;
 
-/// The most characters of a value that are shown.
+/// The maximum number of characters of a value in an alert.
 const SHOWN: usize = 200;
-/// What is shown of a field that is missing, and of a topic of which any message will do.
+/// The values of a field that is missing, and of a topic on which any message counts.
 const MISSING: &str = "missing";
 const THERE: &str = "there";
 
-/// The state of a condition for the messages below one prefix, and of one instance.
+/// The state of a condition for the messages below one prefix and of one instance.
 pub(super) struct Subject {
     fields: Vec<Known>,
-    /// Since when the terms with a `for` have been true.
+    /// The times since which the terms with a `for` have been true.
     since: Vec<Option<Instant>>,
     pub is_raised: bool,
-    /// No message has come for it: the configuration names it.
+    /// Whether the subject exists only because the configuration names it: no message has arrived
+    /// yet.
     pub is_expected: bool,
-    /// When the condition may change without a message.
+    /// The time at which the condition may change without a message.
     pub due: Option<Instant>,
 }
 
-/// What is known of a field.
+/// The state of a field.
 struct Known {
     passes: bool,
     /// The value as text; empty if there is none.
     shown: String,
-    /// Tells values of `changes` apart.
+    /// The hash of the latest values, for the test `changes`.
     hash: Option<u64>,
     came: Instant,
 }
@@ -50,7 +51,8 @@ impl Subject {
         }
     }
 
-    /// Takes a message of a topic. The error says which field suits no message of this type.
+    /// Updates the fields of a topic from a message. The error names a field that does not fit the
+    /// type.
     pub fn update(
         &mut self,
         condition: &Condition,
@@ -69,7 +71,7 @@ impl Subject {
         result
     }
 
-    /// Whether the condition is true now. Notes when that may change without a message.
+    /// Returns whether the condition is true now, and sets `due`.
     pub fn evaluate(&mut self, condition: &Condition, now: Instant) -> bool {
         self.due = None;
         self.is_true(condition, &condition.root, now)
@@ -88,7 +90,7 @@ impl Subject {
                 }
                 (_, known) => known.is_some_and(|known| known.passes),
             },
-            // All terms are looked at, because each has its time.
+            // All terms are evaluated, because each of them tracks its own time.
             Term::All(terms) => terms.iter().fold(true, |all, term| self.is_true(condition, term, now) & all),
             Term::Any(terms) => terms.iter().fold(false, |any, term| self.is_true(condition, term, now) | any),
             Term::For { term, time, wait } => {
@@ -113,7 +115,7 @@ impl Subject {
         false
     }
 
-    /// The fields with their latest values.
+    /// Returns the fields with their latest values.
     pub fn values<'a>(&'a self, condition: &'a Condition) -> impl Iterator<Item = (&'a str, &'a str)> {
         condition.fields.iter().zip(&self.fields).map(|(field, known)| (field.text.as_str(), known.shown.as_str()))
     }
@@ -127,7 +129,7 @@ impl Known {
             self.came = now;
         }
         match &field.test {
-            // What it is does not matter. Where any message will do, it has no value.
+            // Only the presence counts. A topic on which any message counts has no value.
             Test::Missing(_) if found.is_empty() => {}
             Test::Missing(_) if field.path.is_empty() => self.shown = THERE.into(),
             Test::Missing(_) => self.shown = found.first().map(show).unwrap_or_default(),
@@ -154,8 +156,8 @@ impl Known {
     }
 }
 
-/// Appends the values at a path. Absent values and elements that are not there are none. The error
-/// says why there can be none.
+/// Appends the values at a path. Absent values and missing elements are left out. The error says
+/// why the type cannot have such a value.
 fn find<'a>(value: ValueRef<'a>, path: &[String], found: &mut Vec<ValueRef<'a>>) -> Result<(), String> {
     let Some((first, rest)) = path.split_first() else {
         if !value.is_absent() {
@@ -178,7 +180,7 @@ fn find<'a>(value: ValueRef<'a>, path: &[String], found: &mut Vec<ValueRef<'a>>)
     }
 }
 
-/// Whether a value passes; `None` if it is of another kind than what it is compared with.
+/// Tests a value; `None` if it cannot be compared with the literal.
 fn passes(value: &ValueRef<'_>, how: How, with: &Literal) -> Option<bool> {
     match with {
         Literal::Number(limit) => number(value).map(|number| compare(number, how, *limit)),
@@ -187,7 +189,7 @@ fn passes(value: &ValueRef<'_>, how: How, with: &Literal) -> Option<bool> {
     }
 }
 
-/// The number of anything but booleans and texts.
+/// Returns the numeric value; `None` for booleans and texts.
 fn number(value: &ValueRef<'_>) -> Option<f64> {
     match value {
         ValueRef::Bool(_) => None,
@@ -196,7 +198,7 @@ fn number(value: &ValueRef<'_>) -> Option<f64> {
     }
 }
 
-/// NaN passes no test.
+/// Compares two numbers. NaN passes no test.
 fn compare(number: f64, how: How, limit: f64) -> bool {
     match how {
         How::Less => number < limit,
@@ -208,7 +210,8 @@ fn compare(number: f64, how: How, limit: f64) -> bool {
     }
 }
 
-/// Whether a comparison that was true goes on until the bound is passed.
+/// Returns whether a comparison that was true remains true, because the number has not passed the
+/// bound.
 fn stays(number: f64, how: How, bound: f64) -> bool {
     match how {
         How::Less | How::LessOrEqual => number <= bound,

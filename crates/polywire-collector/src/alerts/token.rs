@@ -6,7 +6,7 @@ use super::condition::{ConditionError, error};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A field, a number, a time or a word of the notation.
+    /// A field, a number, a time or a keyword.
     Word(String),
     /// A text in quotes.
     Quoted(String),
@@ -53,7 +53,7 @@ impl Tokens {
         self.tokens.get(self.at).map_or(1, |(column, _)| *column)
     }
 
-    /// Goes on to the next token. After the last one there is none.
+    /// Advances to the next token. [`Token::End`] stays the current token.
     pub fn advance(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len().saturating_sub(1));
     }
@@ -122,7 +122,7 @@ impl Reader {
         Err(error(start, "'\"' is expected at the end of the text"))
     }
 
-    /// Up to white space or a symbol; in a quoted key of a path, these belong to it.
+    /// Reads a word up to white space or a symbol. A quoted key of a path may contain both.
     fn word(&mut self) -> String {
         let (start, mut is_quoted) = (self.at, false);
         while let Some(c) = self.peek() {

@@ -1,5 +1,4 @@
-//! Reads the messages of MCAP files as rows of tables, also of files that other programs have
-//! written.
+//! Reads the messages of MCAP files as rows of tables, including files of other programs.
 
 use std::{
     collections::HashMap,
@@ -27,16 +26,16 @@ use crate::{
     table::{EachRow, Layout},
 };
 
-/// The largest record, as of those that the handler completes.
+/// The maximum size of a record, equal to that of the files which the handler repairs.
 const MOST_RECORD: usize = 1 << 28;
 
-/// The most channels of a file that are remembered at a time.
+/// The maximum number of channels of a file that are cached.
 const MOST_CHANNELS: usize = 65_536;
 
-/// The deepest object of a JSON Schema whose members are columns of their own.
+/// The maximum depth of objects in a JSON Schema whose members are columns of their own.
 const DEEPEST: usize = 16;
 
-/// A file and the full ones that belong to it, the oldest first.
+/// Returns a file and the full files that precede it, the oldest first.
 pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut parts: Vec<PathBuf> = numbered(path)?.into_iter().map(|(_, path)| path).collect();
     if path.is_file() {
@@ -45,7 +44,7 @@ pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(parts)
 }
 
-/// Calls `each` with the rows of a file, until it returns false. The error says what is damaged.
+/// Calls `each` with the rows of a file, until it returns false. The error describes the damage.
 pub(super) fn read(path: &Path, wanted: &Wanted<'_>, each: EachRow<'_>) -> Result<(), String> {
     let text = |error: mcap::McapError| error.to_string();
     let options =
@@ -67,7 +66,7 @@ pub(super) fn read(path: &Path, wanted: &Wanted<'_>, each: EachRow<'_>) -> Resul
         if !is_wanted {
             continue;
         }
-        // Sequence numbers of other programs tell messages apart as little as they like.
+        // Sequence numbers of other programs may not identify messages, so these are counted.
         let sequence = if rows.writer.is_empty() { number } else { sequence.into() };
         if !rows.give(sequence, time, &data, each)? {
             return Ok(());
@@ -87,17 +86,17 @@ struct Rows {
     content: Content,
 }
 
-/// What the messages of a channel are.
+/// The format of a channel's messages.
 enum Content {
-    /// Where each column is in the JSON of a message.
+    /// The path of each column in the JSON of a message.
     Json(Vec<Vec<String>>),
     Cdr(Box<Cdr>),
-    /// Why they cannot be read.
+    /// Why the messages cannot be read.
     Other(String),
 }
 
-/// Messages in CDR: decoders for both of its versions, of which the header of a message chooses
-/// one.
+/// Messages in CDR: one decoder for each version of CDR. The header of a message selects the
+/// version.
 struct Cdr {
     columns: Columns,
     decoders: [Decoder<Record>; 2],
@@ -106,7 +105,7 @@ struct Cdr {
 }
 
 impl Cdr {
-    /// The error says why the type is not known.
+    /// Makes the decoders for a type. The error says why the type cannot be used.
     fn of(name: &str, idl: &str) -> Result<Cdr, String> {
         let text = |error: &dyn std::fmt::Display| format!("the type '{name}' cannot be used: {error}");
         let document = Compiler::new().loader(NoFiles).parse_str("schema.idl", idl).map_err(|error| text(&error))?;
@@ -123,9 +122,9 @@ impl Cdr {
         })
     }
 
-    /// The cells of a message.
+    /// Decodes the cells of a message.
     fn cells(&mut self, data: &[u8]) -> Result<Vec<CellValue<'_>>, String> {
-        // The first identifier of XCDR2 is that of plain, big-endian CDR.
+        // The lowest representation identifier of XCDR2, that of plain, big-endian CDR.
         const PLAIN_CDR2_BE: u8 = 6;
         let is_newer = data.get(1).is_some_and(|identifier| *identifier >= PLAIN_CDR2_BE);
         let decoder = &self.decoders[usize::from(is_newer)];
@@ -134,7 +133,7 @@ impl Cdr {
     }
 }
 
-/// A schema is one text.
+/// A loader without files: a schema is a single text.
 struct NoFiles;
 
 impl polywire_idl::Loader for NoFiles {
@@ -154,7 +153,7 @@ impl Rows {
         Rows { channel, layout, topic, writer, incarnation, kind, content }
     }
 
-    /// Gives a message to `each`.
+    /// Decodes a message and passes it to `each`. Returns whether to continue.
     fn give(&mut self, sequence: u64, time: i64, data: &[u8], each: EachRow<'_>) -> Result<bool, String> {
         let mut cells = vec![
             CellValue::Text(&self.topic),
@@ -180,7 +179,7 @@ impl Rows {
     }
 }
 
-/// The type of a channel's messages, its columns, and how they are read.
+/// Returns the type of a channel's messages, its columns, and the way to read them.
 fn content(channel: &Channel<'_>, topic: &str) -> (String, Vec<(String, Column)>, Content) {
     let schema = channel.schema.as_ref();
     let name = schema.map_or_else(|| topic.to_owned(), |schema| schema.name.clone());
@@ -194,7 +193,7 @@ fn content(channel: &Channel<'_>, topic: &str) -> (String, Vec<(String, Column)>
             (name, columns, Content::Json(paths))
         }
         ("cdr", Some(idl)) => {
-            // Some programs write names of types as paths.
+            // Some programs separate the parts of type names by slashes.
             let name = channel.metadata.get("type").cloned().unwrap_or_else(|| name.replace('/', "::"));
             match Cdr::of(&name, idl) {
                 Ok(cdr) => {
@@ -211,7 +210,7 @@ fn content(channel: &Channel<'_>, topic: &str) -> (String, Vec<(String, Column)>
     }
 }
 
-/// The columns of JSON, and where they are in it.
+/// Returns the columns of JSON messages, and their paths in the JSON.
 fn json_columns(channel: &Channel<'_>) -> (Vec<Vec<String>>, Vec<(String, Column)>) {
     let (mut paths, mut columns) = (Vec::new(), Vec::new());
     if let Some(schema) = channel.schema.as_ref().filter(|schema| schema.encoding == "jsonschema")
@@ -225,7 +224,7 @@ fn json_columns(channel: &Channel<'_>) -> (Vec<Vec<String>>, Vec<(String, Column
     (paths, columns)
 }
 
-/// Adds the columns of an object, and where they are.
+/// Adds the columns of an object, and their paths.
 fn add_columns(
     schema: &Value,
     path: &mut Vec<String>,
@@ -247,7 +246,7 @@ fn add_columns(
     }
 }
 
-/// The column of a member. Octets stay the text that they are in JSON.
+/// Returns the column type of a member. Octets remain the text that they are in JSON.
 fn column(schema: &Value) -> Column {
     match schema["type"].as_str().unwrap_or_default() {
         "boolean" => Column::Bool,

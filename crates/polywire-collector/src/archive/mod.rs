@@ -1,8 +1,8 @@
 //! Archives in SQLite: a table for each type, with a column for each member.
 //!
-//! `polywire_types` has the table of each type, `polywire_columns` the column of each member. Names
-//! of types and members are data, and identifiers only in quotes. Each row has a checksum of its
-//! values, so that damage shows which SQLite itself cannot see.
+//! `polywire_types` contains the table of each type, `polywire_columns` the column of each member.
+//! Names of types and members are data; as identifiers they are always quoted. Each row has a
+//! checksum of its values, which reveals damage that SQLite cannot detect.
 
 #[cfg(feature = "mcap")]
 mod mcap;
@@ -36,30 +36,30 @@ const APPLICATION: i32 = 0x5057_4152;
 /// `user_version`: the version of the format.
 const VERSION: i32 = 1;
 
-/// The column behind those of [`METADATA`](crate::columns::METADATA).
+/// The column after those of [`METADATA`](crate::columns::METADATA).
 const CHECKSUM: &str = "_checksum";
 
 /// Why an archive cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// The file is no archive, or one of a newer version.
+    /// The file is not an archive, or is one of a newer version.
     #[error("{}: {reason}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// Why the file is not a readable archive.
         reason: String,
     },
-    /// SQLite refuses, or the file is damaged.
+    /// SQLite reports an error, or the file is damaged.
     #[error("{}: {cause}", path.display())]
     Database {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         cause: String,
     },
-    /// A query asks for what is not there, or for more than reading.
+    /// A query refers to something that does not exist, or attempts more than reading.
     #[error("{0}")]
     Query(String),
 }
@@ -83,7 +83,8 @@ impl From<ArchiveError> for HandlerError {
     }
 }
 
-/// Whether a database is an archive that this version can read. An empty one is none yet.
+/// Returns whether a database is an archive that this version can read. False for an empty
+/// database.
 fn is_archive(connection: &Connection, path: &Path) -> Result<bool, ArchiveError> {
     let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let read = || Ok((pragma("application_id")?, pragma("user_version")?, pragma("schema_version")?));
@@ -107,13 +108,13 @@ fn no_message(topic: &str, member: &str) -> ArchiveError {
     ArchiveError::Query(format!("no message of '{topic}' with '{member}' in this time"))
 }
 
-/// A name as an identifier of SQL.
+/// Quotes a name as an SQL identifier.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The checksum of a row: of the names and values of all columns that have one. So a row keeps its
-/// checksum when its table gets another column.
+/// Returns the checksum of a row: of the names and values of all columns that have a value. A row
+/// keeps its checksum when its table gets another column.
 fn checksum<'a>(table: &str, row: impl Iterator<Item = (&'a str, &'a Value)>) -> i64 {
     let mut hasher = blake3::Hasher::new();
     let mut add = |bytes: &[u8]| {
@@ -125,7 +126,7 @@ fn checksum<'a>(table: &str, row: impl Iterator<Item = (&'a str, &'a Value)>) ->
         let (tag, bytes): (u8, &[u8]) = match value {
             Value::Null => continue,
             Value::Integer(number) => (1, &number.to_le_bytes()),
-            // SQLite keeps no sign of zero.
+            // SQLite does not store the sign of zero.
             Value::Real(number) => (2, &(number + 0.0).to_le_bytes()),
             Value::Text(text) => (3, text.as_bytes()),
             Value::Blob(bytes) => (4, bytes),

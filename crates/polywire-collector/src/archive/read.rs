@@ -1,4 +1,4 @@
-//! Reads archives: queries, a member over time, and whether everything is whole.
+//! Reads archives: SQL queries, the values of a member over time, and integrity checks.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use rusqlite::{
 
 use super::{ArchiveError, CHECKSUM, checksum, is_archive, no_member, no_message, quoted, rows::Rows, thin::Thin};
 
-/// An archive of the handlers `sqlite`, `parquet` or `mcap`, opened for reading alone.
+/// A read-only archive of the handlers `sqlite`, `parquet` or `mcap`.
 ///
 /// ```
 /// # use polywire::Node;
@@ -55,7 +55,7 @@ use super::{ArchiveError, CHECKSUM, checksum, is_archive, no_member, no_message,
 ///     true
 /// })?;
 /// assert_eq!(pressures, [1.0, 2.5]);
-/// // What a plot with 500 columns of pixels can show.
+/// // The resolution of a plot with a width of 500 pixels.
 /// let series: Series = archive.series("plant/pump", "pressure", always, 2000)?;
 /// assert_eq!((series.points.len(), series.numbers), (2, 2));
 /// let check: ArchiveCheck = archive.check()?;
@@ -69,7 +69,7 @@ use super::{ArchiveError, CHECKSUM, checksum, is_archive, no_member, no_message,
 /// ```
 pub struct Archive(pub(super) Source);
 
-/// What has the messages.
+/// The storage of the messages.
 pub(super) enum Source {
     Database(Box<Database>),
     Rows(Rows),
@@ -78,45 +78,47 @@ pub(super) enum Source {
 pub(super) struct Database {
     path: PathBuf,
     pub(super) connection: Connection,
-    /// For queries of others: SQLite asks [`reads`] about everything that they want.
+    /// The connection for queries of callers. SQLite asks [`reads`] for each operation of a query.
     guarded: Connection,
 }
 
-/// A member over time.
+/// The values of a member over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Series {
-    /// Time in nanoseconds since 1970, and value; the oldest first. If there are more than were
-    /// asked for, these are the first, last, lowest and highest of each of many short times.
+    /// Times in nanoseconds since 1970, and values; the oldest first. If there are more points than
+    /// requested, these are the first, last, lowest and highest point of each of many short
+    /// intervals.
     pub points: Vec<(i64, f64)>,
-    /// Messages in which the member is a number.
+    /// The number of messages in which the member is a number.
     pub numbers: u64,
-    /// Messages in which the member is no number, such as an absent one or NaN.
+    /// The number of messages in which the member is not a number, for example absent or NaN.
     pub without: u64,
 }
 
-/// What is in an archive, and what is damaged.
+/// The result of an integrity check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchiveCheck {
-    /// Rows of all types.
+    /// The number of rows of all types.
     pub rows: u64,
-    /// What is wrong: the places that SQLite reports, and rows that are not as they were written.
+    /// The damage: places that SQLite reports, and rows that differ from what was written.
     pub damage: Vec<String>,
 }
 
-/// Takes the time and the number of messages, `None` if there is none, until it returns false.
+/// Receives the time and the number of each message (`None` if it is not a number). Returns whether
+/// to continue.
 pub(super) type EachPoint<'a> = &'a mut dyn FnMut(i64, Option<f64>) -> bool;
 
-/// The messages of a topic and a time.
+/// The SQL condition for the messages of a topic in a time range.
 pub(super) const OF_TOPIC: &str = "_topic = ?1 AND _timestamp_ns BETWEEN ?2 AND ?3";
 
-/// The most places of damage that are listed.
+/// The maximum number of damages that are listed.
 const MOST_DAMAGE: usize = 100;
 
 impl Archive {
-    /// Opens an archive, also while a collector writes it: a database, a folder of Parquet files or
-    /// one of them, or an MCAP file together with its full files.
+    /// Opens an archive, also while a collector writes to it: a database, a folder of Parquet files
+    /// or one such file, or an MCAP file together with its full files.
     pub fn open(path: &Path) -> Result<Archive, ArchiveError> {
         Ok(Archive(match Rows::at(path)? {
             Some(rows) => Source::Rows(rows),
@@ -125,8 +127,9 @@ impl Archive {
     }
 
     /// Runs one `SELECT`, and calls `each` with the names of the columns and the values of each
-    /// row, until it returns false. A statement that does anything but read this archive is
-    /// refused. Rows of Parquet and MCAP are put into a temporary database first, which takes disk.
+    /// row, until it returns false. Statements that do anything other than read this archive are
+    /// rejected. Rows of Parquet and MCAP are first copied into a temporary database, which takes
+    /// disk space.
     pub fn query(&self, sql: &str, mut each: impl FnMut(&[String], &[Value]) -> bool) -> Result<(), ArchiveError> {
         let wrong = |cause: &rusqlite::Error, path: &Path| match cause.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::SystemIoFailure) => ArchiveError::of(path, cause),
@@ -145,9 +148,9 @@ impl Archive {
         }
     }
 
-    /// A member of a topic's messages over time, in at most so many points, and at least 8.
-    /// `member` is its path: `total.busy_percent`. Takes as long as reading all of them, and memory
-    /// for the points that are returned.
+    /// Returns a member of a topic's messages over time, in at most `most` points, but at least 8.
+    /// `member` is its path: `total.busy_percent`. Takes the time to read all of these messages,
+    /// and memory for the returned points only.
     pub fn series(
         &self,
         topic: &str,
@@ -158,7 +161,7 @@ impl Archive {
         self.series_while(topic, member, times, most, || true)
     }
 
-    /// The same, until `goes_on` says otherwise.
+    /// Like [`Archive::series`], but stops when `goes_on` returns false.
     pub(crate) fn series_while(
         &self,
         topic: &str,
@@ -183,8 +186,9 @@ impl Archive {
     }
 
     /// Calls `each` with the time and the value of a member in all messages of a topic, the oldest
-    /// first, until it returns false. Returns in how many messages it is no number. Memory does not
-    /// grow with the messages; those of Parquet and MCAP are sorted in a temporary file.
+    /// first, until it returns false. Returns the number of messages in which the member is not a
+    /// number. Memory does not grow with the messages; those of Parquet and MCAP are sorted in a
+    /// temporary file.
     pub fn points(
         &self,
         topic: &str,
@@ -207,7 +211,7 @@ impl Archive {
         Ok(without)
     }
 
-    /// The newest time of a topic's messages with this member; `None` if there are none.
+    /// Returns the latest time of a topic's messages with this member; `None` if there are none.
     pub fn newest(&self, topic: &str, member: &str) -> Result<Option<i64>, ArchiveError> {
         match &self.0 {
             Source::Database(database) => database.newest(topic, member),
@@ -215,7 +219,8 @@ impl Archive {
         }
     }
 
-    /// A time as SQLite reads it, such as `2026-11-22 23:38:33`, in nanoseconds since 1970.
+    /// Parses a time in a form that SQLite accepts, such as `2026-11-22 23:38:33`. Returns
+    /// nanoseconds since 1970.
     pub fn time(&self, text: &str) -> Result<i64, ArchiveError> {
         let sql = "SELECT CAST(round(unixepoch(?1, 'subsec') * 1000) AS INTEGER)";
         let read = |connection: &Connection| connection.query_row(sql, [text], |row| row.get(0));
@@ -228,8 +233,8 @@ impl Archive {
         milliseconds.ok_or_else(|| ArchiveError::Query(format!("'{text}': {expected}")))
     }
 
-    /// Checks everything: the structure, and the checksums. Takes as long as reading the whole
-    /// archive. What was removed as a whole file is not missed.
+    /// Checks the structure and the checksums of the whole archive. Takes the time to read all of
+    /// it. Does not detect the removal of whole files.
     pub fn check(&self) -> Result<ArchiveCheck, ArchiveError> {
         match &self.0 {
             Source::Database(database) => Ok(database.check()),
@@ -269,7 +274,8 @@ impl Database {
         let mut parts = Vec::new();
         for (table, columns) in &columns {
             if self.has_topic(table, topic).map_err(wrong)? {
-                // A member whose content has changed has several columns, of which a row uses one.
+                // A member whose type has changed has several columns, one of which is set in each
+                // row.
                 let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
                 parts.push(format!(
                     "SELECT _timestamp_ns, coalesce({}, NULL) FROM {} WHERE {OF_TOPIC} AND _kind = 'data'",
@@ -280,7 +286,7 @@ impl Database {
         }
         let mut has_messages = false;
         if !parts.is_empty() {
-            // Each part comes in this order by its index, so nothing is sorted.
+            // Each part is read in this order from its index, so nothing is sorted.
             let sql = format!("{} ORDER BY 1", parts.join(" UNION ALL "));
             let mut give = |_: &[String], row: &[Value]| {
                 has_messages = true;
@@ -297,7 +303,7 @@ impl Database {
         self.connection.query_row(&sql, [topic], |row| row.get(0))
     }
 
-    /// The tables of all types that have a member of this path, with its columns.
+    /// Returns the tables of all types that have a member of this path, with its columns.
     fn columns_of(&self, member: &str) -> rusqlite::Result<BTreeMap<String, Vec<String>>> {
         let sql = "SELECT t.name, c.name FROM polywire_types t JOIN polywire_columns c USING (type) WHERE c.path = ?1";
         let mut statement = self.connection.prepare(sql)?;
@@ -347,7 +353,7 @@ impl Database {
 
     fn check_table(&self, table: &str, check: &mut ArchiveCheck) {
         let mut number = 0u64;
-        // In a damaged file, pages can refer to each other in a circle.
+        // In a damaged file, pages can refer to each other in a cycle.
         let most = fs::metadata(&self.path).map_or(0, |data| data.len());
         let sql = format!("SELECT * FROM {}", quoted(table));
         let read = rows(&self.connection, &sql, [], &mut |names, row| {
@@ -387,7 +393,7 @@ pub(super) fn point(row: &[Value], each: EachPoint<'_>) -> bool {
     }
 }
 
-/// The number that a value is.
+/// Returns a value as a number; `None` for texts, blobs and NULL.
 pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(number) => Some(*number as f64),
@@ -415,7 +421,7 @@ pub(super) fn rows(
     Ok(())
 }
 
-/// Permits reading alone: no other file, no setting, no change.
+/// Permits only reading: no other file, no setting, no change.
 fn reads(context: AuthContext<'_>) -> Authorization {
     match context.action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Function { .. } | AuthAction::Recursive => {

@@ -1,4 +1,4 @@
-//! What pages show of an archive: its topics, and the newest messages of one.
+//! Contents of an archive for web pages: its topics, and the newest messages of one topic.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,18 +15,18 @@ use super::{
 };
 use crate::columns::METADATA;
 
-/// The most characters of a text that are shown.
+/// The maximum number of characters of a text.
 const MOST_TEXT: usize = 200;
 
 /// A message of an archive.
 pub(crate) struct Message {
     /// The time of publication.
     pub time_ns: i64,
-    /// Paths and values of its members; those that are absent are left out, and long texts cut.
+    /// The paths and values of its members, without absent ones; long texts are cut.
     pub members: Vec<(String, Value)>,
 }
 
-/// The newest messages, by time, and by the order in which they came.
+/// The newest messages, by time and order of arrival.
 struct Newest {
     most: usize,
     messages: BTreeMap<(i64, usize), Message>,
@@ -38,7 +38,7 @@ impl Newest {
         Newest { most, messages: BTreeMap::new(), came: 0 }
     }
 
-    /// Whether a message of this time is among the newest now.
+    /// Returns whether a message of this time currently belongs to the newest.
     fn wants(&self, time: i64) -> bool {
         let oldest = self.messages.first_key_value().map(|((time, _), _)| *time);
         self.messages.len() < self.most || oldest.is_some_and(|oldest| oldest <= time)
@@ -58,8 +58,8 @@ impl Newest {
 }
 
 impl Archive {
-    /// The topics of all messages, at most so many. Reads everything in Parquet and MCAP, until
-    /// `goes_on` says otherwise.
+    /// Returns the topics of all messages, up to a limit. Reads all rows of Parquet and MCAP, until
+    /// `goes_on` returns false.
     pub(crate) fn topics(&self, most: usize, goes_on: impl Fn() -> bool) -> Result<BTreeSet<String>, ArchiveError> {
         match &self.0 {
             Source::Database(database) => database.topics(most).map_err(|cause| database.wrong(&cause)),
@@ -67,8 +67,8 @@ impl Archive {
         }
     }
 
-    /// The newest messages of a topic in this time, the newest first, at most so many. Reads
-    /// everything in Parquet and MCAP, until `goes_on` says otherwise.
+    /// Returns at most `most` messages of a topic in this time range, the newest first. Reads all
+    /// rows of Parquet and MCAP, until `goes_on` returns false.
     pub(crate) fn newest_messages(
         &self,
         topic: &str,
@@ -89,7 +89,7 @@ impl Database {
     fn topics(&self, most: usize) -> rusqlite::Result<BTreeSet<String>> {
         let mut found = BTreeSet::new();
         for (_, table) in self.tables()? {
-            // Goes from each topic to the next one by the index, and not through all messages.
+            // The index leads from each topic to the next one, so not all messages are read.
             let table = quoted(&table);
             let sql = format!(
                 "WITH RECURSIVE topics(topic) AS (
@@ -140,7 +140,7 @@ impl Database {
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     }
 
-    /// The paths of a type's members, by the names of their columns.
+    /// Returns the paths of a type's members, by the names of their columns.
     fn paths(&self, type_name: &str) -> rusqlite::Result<BTreeMap<String, String>> {
         let mut statement = self.connection.prepare("SELECT name, path FROM polywire_columns WHERE type = ?1")?;
         statement.query_map([type_name], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()

@@ -1,4 +1,4 @@
-//! Removes the oldest messages of an archive, a bounded number at a time.
+//! Removes the oldest messages of an archive, a limited number at a time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,17 +7,18 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::quoted;
 use crate::retention::Retention;
 
-/// The most messages of a type that one step removes. Between two steps come fewer.
+/// The maximum number of messages of a type that one step removes. Fewer arrive between two steps.
 const MOST_ROWS: usize = 8192;
 
-/// Messages that are removed before it is looked again whether there are too many.
+/// The number of messages that are removed between two checks of the size.
 const FEW_ROWS: usize = 256;
 
-/// The most pages that one step gives back to the file system, and how many stay for new messages.
+/// The maximum number of pages that one step returns to the file system, and the number of free
+/// pages that are kept for new messages.
 const PAGES: (u64, u64) = (1024, 256);
 
-/// Lets messages be found by their time. Without limits there is no such index, because it costs
-/// time at each message.
+/// Creates the indexes by time. Without limits there are no such indexes, because they cost time
+/// for each message.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     for table in tables(connection)? {
         prepare_table(connection, &table)?;
@@ -30,7 +31,7 @@ pub(super) fn prepare_table(connection: &Connection, table: &str) -> rusqlite::R
     connection.execute_batch(&format!("CREATE INDEX IF NOT EXISTS {index} ON {table} (_timestamp_ns)"))
 }
 
-/// Removes what is too old, and makes the file smaller. Returns whether there is more to do.
+/// Removes messages beyond the limits, and shrinks the file. Returns whether there is more to do.
 pub(super) fn step(connection: &Connection, retention: Retention) -> rusqlite::Result<bool> {
     let mut is_more = remove_surplus(connection, retention)?;
     if let Some(most) = retention.time {
@@ -43,7 +44,7 @@ pub(super) fn step(connection: &Connection, retention: Retention) -> rusqlite::R
     let (most, spare) = PAGES;
     let free = number(connection, "freelist_count")?.saturating_sub(spare).min(most);
     if free > 0 {
-        // A row for each page, if pages can be given back.
+        // The pragma returns a row for each page, if pages can be returned to the file system.
         let mut statement = connection.prepare_cached(&format!("PRAGMA incremental_vacuum({free})"))?;
         let mut rows = statement.query([])?;
         while rows.next()?.is_some() {}
@@ -51,7 +52,7 @@ pub(super) fn step(connection: &Connection, retention: Retention) -> rusqlite::R
     Ok(is_more)
 }
 
-/// Removes the oldest messages while there is too much. Returns whether there still is.
+/// Removes the oldest messages while the size exceeds the limit. Returns whether it still does.
 pub(super) fn remove_surplus(connection: &Connection, retention: Retention) -> rusqlite::Result<bool> {
     let Some(most) = retention.bytes else { return Ok(false) };
     for _ in 0..MOST_ROWS / FEW_ROWS {
@@ -64,15 +65,15 @@ pub(super) fn remove_surplus(connection: &Connection, retention: Retention) -> r
     Ok(true)
 }
 
-/// Removes so many of the oldest messages of a table that are older than this time. Returns how
-/// many there were.
+/// Removes at most `most` of the oldest messages of a table that are older than `before`. Returns
+/// their number.
 fn remove(connection: &Connection, table: &str, before: i64, most: usize) -> rusqlite::Result<usize> {
     let table = quoted(table);
     let old = format!("SELECT rowid FROM {table} WHERE _timestamp_ns < ?1 ORDER BY _timestamp_ns LIMIT {most}");
     connection.prepare_cached(&format!("DELETE FROM {table} WHERE rowid IN ({old})"))?.execute([before])
 }
 
-/// The table with the oldest message.
+/// Returns the table with the oldest message.
 fn oldest_table(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let mut oldest: Option<(i64, String)> = None;
     for table in tables(connection)? {
@@ -87,7 +88,7 @@ fn oldest_table(connection: &Connection) -> rusqlite::Result<Option<String>> {
     Ok(oldest.map(|(_, table)| table))
 }
 
-/// Bytes of the pages that have something.
+/// Returns the size of the pages in use in bytes.
 fn used_bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let used = number(connection, "page_count")?.saturating_sub(number(connection, "freelist_count")?);
     Ok(used.saturating_mul(number(connection, "page_size")?))

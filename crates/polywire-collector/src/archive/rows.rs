@@ -1,5 +1,5 @@
-//! Archives that are no databases: folders of Parquet files, and MCAP files. Their rows are read
-//! one after another; for SQL they become a temporary database.
+//! Archives that are not databases: folders of Parquet files, and MCAP files. Their rows are read
+//! sequentially; for SQL queries they are copied into a temporary database.
 
 use std::{
     collections::HashMap,
@@ -24,15 +24,15 @@ use crate::{
     table::{EachRow, Layout},
 };
 
-/// The most bytes of the temporary database, which lies on the disk.
+/// The maximum size of the temporary database in bytes, which is on the disk.
 const MOST_BYTES: u64 = 64 << 30;
 
-/// Bytes of memory that the temporary database may take.
+/// The memory for the cache of the temporary database, in bytes.
 const MEMORY_BYTES: u64 = 64 << 20;
 
 const PAGE: u64 = 4096;
 
-/// Where rows come from.
+/// The files that the rows are read from.
 pub(super) struct Rows {
     path: PathBuf,
     kind: Kind,
@@ -44,10 +44,10 @@ enum Kind {
     Mcap,
 }
 
-/// Which rows are wanted. Others may come as well.
+/// Which rows are requested. A reader may return other rows, too.
 #[cfg_attr(not(feature = "mcap"), allow(dead_code, reason = "the other readers look at times alone"))]
 pub(crate) struct Wanted<'a> {
-    /// All topics, if there is none.
+    /// The topic; `None` for all topics.
     pub topic: Option<&'a str>,
     pub times: RangeInclusive<i64>,
 }
@@ -57,7 +57,7 @@ impl Wanted<'_> {
 }
 
 impl Rows {
-    /// What is at this path; `None` if it must be a database.
+    /// Finds the files at this path; `None` if it must be a database.
     pub fn at(path: &Path) -> Result<Option<Rows>, ArchiveError> {
         let ending = path.extension().and_then(|ending| ending.to_str());
         let (kind, feature) = match ending {
@@ -82,7 +82,7 @@ impl Rows {
         ArchiveError::Format { path: self.path.clone(), reason }
     }
 
-    /// The files, those with older messages first.
+    /// Returns the files, those with older messages first.
     fn parts(&self) -> io::Result<Vec<PathBuf>> {
         match self.kind {
             #[cfg(feature = "parquet")]
@@ -106,8 +106,8 @@ impl Rows {
         }
     }
 
-    /// Calls `each` with all rows that are wanted and can be read, until it returns false. Returns
-    /// what is damaged.
+    /// Calls `each` with all requested rows that can be read, until it returns false. Returns
+    /// descriptions of the damage.
     pub fn scan(&self, wanted: &Wanted<'_>, each: EachRow<'_>) -> Result<Vec<String>, ArchiveError> {
         let parts = self.parts().map_err(|cause| self.is_none(cause.to_string()))?;
         let (mut damage, mut goes_on) = (Vec::new(), true);
@@ -146,7 +146,7 @@ impl Rows {
         })?;
         tell(&damage);
         match (has_member, has_topic) {
-            // A file of other times may have been left out.
+            // A row group outside the time range may have been skipped.
             (_, true) => Ok(()),
             (true, false) => Err(super::no_message(topic, member)),
             (false, false) if self.has_member(member)? => Err(super::no_message(topic, member)),
@@ -189,7 +189,7 @@ impl Rows {
         Ok(found)
     }
 
-    /// The newest time of a topic's messages with this member.
+    /// Returns the latest time of a topic's messages with this member.
     pub fn newest(&self, topic: &str, member: &str) -> Result<Option<i64>, ArchiveError> {
         let (mut newest, mut place) = (None, Place::default());
         let wanted = Wanted { topic: Some(topic), ..Wanted::ALL };
@@ -202,7 +202,7 @@ impl Rows {
         Ok(newest)
     }
 
-    /// Reads everything.
+    /// Checks the archive by reading all of it.
     pub fn check(&self) -> Result<ArchiveCheck, ArchiveError> {
         let mut check = ArchiveCheck::default();
         let damage = self.scan(&Wanted::ALL, &mut |_, _| {
@@ -213,7 +213,7 @@ impl Rows {
         Ok(check)
     }
 
-    /// A temporary database with all rows.
+    /// Makes a temporary database with all rows.
     pub fn load(&self) -> Result<Connection, ArchiveError> {
         let wrong = |cause: rusqlite::Error| ArchiveError::of(&self.path, &cause);
         let connection = temporary().and_then(|new| setup(&new).map(|()| new)).map_err(wrong)?;
@@ -236,9 +236,9 @@ impl Rows {
     }
 }
 
-/// An empty database, which is gone when it is closed.
+/// Makes an empty database, which is deleted when it is closed.
 fn temporary() -> rusqlite::Result<Connection> {
-    // Without a name, it is in a file without a name.
+    // Without a path, SQLite uses an unnamed temporary file.
     let connection = Connection::open("")?;
     connection.execute_batch(&format!(
         "PRAGMA page_size = {PAGE}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
@@ -253,7 +253,7 @@ pub(super) fn tell(damage: &[String]) {
     damage.iter().for_each(|damage| log::warn!("{damage}; what can be read is used"));
 }
 
-/// The time of a row, if it is data of this topic and time.
+/// Returns the time of a row, if it is data of this topic and time range.
 pub(super) fn time_of(topic: &str, times: &RangeInclusive<i64>, cells: &[CellValue<'_>]) -> Option<i64> {
     match cells {
         [CellValue::Text(of), _, _, _, CellValue::Int(time), CellValue::Text("data"), ..] => {
@@ -263,7 +263,7 @@ pub(super) fn time_of(topic: &str, times: &RangeInclusive<i64>, cells: &[CellVal
     }
 }
 
-/// Where a member is in the rows of the table that came last.
+/// The column of a member in the most recent table, as a cache.
 #[derive(Default)]
 struct Place(Option<(Layout, Option<usize>)>);
 

@@ -1,31 +1,32 @@
-//! Series that are thinned: what a plot of limited width can show of any number of points.
+//! Downsampling: keeps what a plot of limited width can show of any number of points.
 //!
-//! Each bucket of time keeps its first, last, lowest and highest point (*M4*: Jugel, Jerzak,
-//! Hackenbroich, Markl, 2014), so a line through them covers what a line through all points covers.
-//! Buckets are powers of two of nanoseconds wide, and become wider when there are too many points.
-//! So nothing has to be known about the points beforehand, and they may come in any order.
+//! Each time bucket keeps its first, last, lowest and highest point (*M4*: Jugel, Jerzak,
+//! Hackenbroich, Markl, 2014), so a line through them covers the same pixels as a line through all
+//! points. The width of a bucket is a power of two of nanoseconds, and grows when there are too
+//! many points. So nothing must be known about the points in advance, and they may arrive in any
+//! order.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
 /// A time in nanoseconds since 1970, and a value.
 pub(super) type Point = (i64, f64);
 
-/// The widest bucket, as a power of two. There are two such buckets: before 1970, and from then on.
+/// The maximum bucket width, as a power of two. There are two such buckets: before 1970, and after.
 const WIDEST: u32 = 63;
 
-/// The fewest points that can be asked for: two buckets of the widest have so many.
+/// The minimum number of points that can be requested: the maximum of two buckets of maximum width.
 const FEWEST: usize = 8;
 
-/// Takes points one after another, and keeps a limited number of them.
+/// Receives points one after another, and keeps a limited number of them.
 pub(crate) struct Thin {
     most: usize,
-    /// All points, while there is room for them.
+    /// All points, while they do not exceed the limit.
     all: Vec<Point>,
-    /// Their buckets from then on.
+    /// The buckets of the points, after the limit was exceeded.
     buckets: BTreeMap<i64, Bucket>,
     /// The width of the buckets, as a power of two.
     width: u32,
-    /// Points in the buckets.
+    /// The number of points in the buckets.
     kept: usize,
     count: u64,
 }
@@ -39,7 +40,7 @@ struct Bucket {
 }
 
 impl Thin {
-    /// Keeps so many points at most, and at least 8.
+    /// Makes an empty series that keeps at most `most` points, but at least 8.
     pub fn new(most: usize) -> Thin {
         let most = most.max(FEWEST);
         Thin { most, all: Vec::new(), buckets: BTreeMap::new(), width: 0, kept: 0, count: 0 }
@@ -57,12 +58,12 @@ impl Thin {
         }
     }
 
-    /// How many points came.
+    /// Returns the number of points received.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The points that are left, the oldest first.
+    /// Returns the points that were kept, the oldest first.
     pub fn finish(self) -> Vec<Point> {
         let mut points = self.all;
         points.sort_by_key(|(time, _)| *time);
@@ -103,12 +104,12 @@ impl Bucket {
         Bucket { first: point, low: point, high: point, last: point }
     }
 
-    /// Takes in another one, whose points came later.
+    /// Merges another bucket, whose points arrived later.
     fn join(&mut self, other: Bucket) {
         if other.first.0 < self.first.0 {
             self.first = other.first;
         }
-        // Of several that are as low or high, the earliest.
+        // Of several equal minima or maxima, the earliest is kept.
         if (other.low.1, other.low.0) < (self.low.1, self.low.0) {
             self.low = other.low;
         }
@@ -120,7 +121,7 @@ impl Bucket {
         }
     }
 
-    /// Its points by time, each once.
+    /// Returns the points by time, without duplicates.
     fn points(&self) -> impl Iterator<Item = Point> + use<> {
         let mut points = [self.first, self.low, self.high, self.last];
         points.sort_by_key(|(time, _)| *time);
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn many_points_keep_their_outline_in_any_order() {
-        // A sawtooth with one spike up and one down.
+        // A sawtooth with one spike upwards and one downwards.
         let value = |number: i64| match number {
             50_001 => 1000.0,
             70_003 => -1000.0,
@@ -169,7 +170,7 @@ mod tests {
             assert!(kept.is_sorted_by_key(|(time, _)| *time));
             assert_eq!((kept.first(), kept.last()), (in_order.first(), in_order.last()));
             assert!(kept.contains(&(50_001 * 1_000_003, 1000.0)) && kept.contains(&(70_003 * 1_000_003, -1000.0)));
-            // Everywhere the outline is that of the sawtooth.
+            // The outline is that of the sawtooth everywhere.
             for part in kept.chunks_exact(20) {
                 let most = part.iter().map(|point| point.1).fold(f64::MIN, f64::max);
                 let least = part.iter().map(|point| point.1).fold(f64::MAX, f64::min);

@@ -16,16 +16,17 @@ use crate::{
     retention::Retention,
 };
 
-/// The most columns of a table, over all versions of its type. SQLite has at most 2000.
+/// The maximum number of columns of a table, over all versions of its type. SQLite has at most
+/// 2000.
 const MOST: usize = 1900;
 
-/// The most characters of a name in the database.
+/// The maximum number of characters of a name in the database.
 const MOST_NAME: usize = 200;
 
-/// Statements that are kept prepared.
+/// The number of prepared statements that are cached.
 const STATEMENTS: usize = 256;
 
-/// How often the oldest messages are looked for, if there is nothing more to remove.
+/// How often old messages are searched for, after there was nothing more to remove.
 const LOOK: Duration = Duration::from_secs(1);
 
 const SETUP: &str = "
@@ -36,35 +37,35 @@ const SETUP: &str = "
     );
 ";
 
-/// An archive that is written.
+/// An archive that is open for writing.
 pub(crate) struct ArchiveWriter {
     path: PathBuf,
     connection: Connection,
     tables: PerType<Table>,
     json: JsonText,
     retention: Retention,
-    /// When the oldest messages were looked for, and whether there is more to remove.
+    /// The time of the last search for old messages, and whether there is more to remove.
     retained: Option<(Instant, bool)>,
-    /// A transaction is open.
+    /// Whether a transaction is open.
     is_open: bool,
 }
 
-/// The table of a type, as one version of the type uses it.
+/// The table of one version of a type.
 struct Table {
     columns: Columns,
     target: Target,
 }
 
-/// Where the rows of a version of a type go.
+/// The table in the database for the rows of one version of a type.
 pub(super) struct Target {
     name: String,
-    /// The columns in the database with their contents; those of the metadata come first.
+    /// The columns in the database with their types; the metadata columns come first.
     columns: Vec<(String, Column)>,
     insert: String,
 }
 
 impl ArchiveWriter {
-    /// Opens an archive, or makes it together with its folder.
+    /// Opens an archive, and creates it and its folder if they do not exist.
     pub fn open(path: &Path, retention: Retention) -> Result<ArchiveWriter, ArchiveError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             let failed = |cause: std::io::Error| ArchiveError::Database { path: path.into(), cause: cause.to_string() };
@@ -78,11 +79,12 @@ impl ArchiveWriter {
         let wrong = |cause: rusqlite::Error| ArchiveError::of(path, &cause);
         let connection = open().map_err(wrong)?;
         if !is_archive(&connection, path)? {
-            // So that a file can become smaller. It cannot be chosen later.
+            // Allows the file to shrink. This setting must be made before the first table is
+            // created.
             connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(wrong)?;
             setup(&connection).map_err(wrong)?;
         }
-        // What is committed is on the disk, and readers do not wait for the writer.
+        // Committed data is on the disk, and readers do not wait for the writer.
         connection.pragma_update(None, "journal_mode", "WAL").map_err(wrong)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(wrong)?;
         if !retention.is_for_ever() {
@@ -99,7 +101,7 @@ impl ArchiveWriter {
         })
     }
 
-    /// Adds an entry, unless it is there already.
+    /// Adds an entry, unless it exists already.
     pub fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
         if !self.is_open {
             self.connection.execute_batch("BEGIN IMMEDIATE").map_err(|cause| failed(&self.path, &cause))?;
@@ -121,7 +123,7 @@ impl ArchiveWriter {
         table.target.insert(connection, cells).map_err(|cause| failed(&self.path, &cause))
     }
 
-    /// Stores what was written.
+    /// Commits what was written, and removes old messages.
     pub fn commit(&mut self) -> Result<(), HandlerError> {
         if self.is_open {
             retain::remove_surplus(&self.connection, self.retention).map_err(|cause| failed(&self.path, &cause))?;
@@ -137,7 +139,7 @@ impl ArchiveWriter {
     }
 }
 
-/// A fault of one entry is refused, any other is one of the archive.
+/// Returns the error of a single entry as `Refused`, and any other one as an error of the archive.
 fn failed(path: &Path, cause: &rusqlite::Error) -> HandlerError {
     match cause.sqlite_error_code() {
         Some(ErrorCode::TooBig) => HandlerError::Refused(format!("SQLite: {cause}")),
@@ -174,7 +176,7 @@ impl NoTable {
 }
 
 impl Target {
-    /// Finds the table of a type, or makes it, and adds the columns that it does not have yet.
+    /// Finds the table of a type, or creates it, and adds missing columns.
     pub fn find<'a>(
         connection: &Connection,
         type_name: &str,
@@ -196,7 +198,7 @@ impl Target {
         Ok(Target { name, columns: all, insert })
     }
 
-    /// Adds a row, unless it is there already.
+    /// Adds a row, unless it exists already.
     pub fn insert<'a>(
         &self,
         connection: &Connection,
@@ -212,7 +214,7 @@ impl Target {
 fn make_table(connection: &Connection, type_name: &str) -> rusqlite::Result<String> {
     let taken = names(connection, "SELECT name FROM polywire_types", [])?;
     let lower = type_name.to_ascii_lowercase();
-    // SQLite permits no table with its own prefix, and the other one is that of the archive.
+    // SQLite reserves the prefix `sqlite_`, and the archive reserves the other one.
     let is_reserved = lower.starts_with("sqlite_") || lower.starts_with("polywire_");
     let wanted = if is_reserved { format!("type {type_name}") } else { type_name.to_owned() };
     let name = free_name(&wanted, |name| is_in(&taken, name));
@@ -230,8 +232,8 @@ fn make_table(connection: &Connection, type_name: &str) -> rusqlite::Result<Stri
     Ok(name)
 }
 
-/// Finds the column of a member, or adds it. A member whose content has changed has a column of its
-/// own for each content.
+/// Finds the column of a member, or adds it. A member whose type has changed has a column of its
+/// own for each type.
 fn column_name(
     connection: &Connection,
     type_name: &str,
@@ -251,7 +253,7 @@ fn column_name(
     }
     let own = METADATA.iter().map(|(name, _)| *name).chain([CHECKSUM]);
     let is_taken = |name: &str| is_in(&taken, name) || own.clone().any(|own| own.eq_ignore_ascii_case(name));
-    // SQLite has three names of its own for the number of a row.
+    // SQLite has three own names for the row number.
     let is_own = |name: &str| ["rowid", "oid", "_rowid_"].iter().any(|own| own.eq_ignore_ascii_case(name));
     let name = free_name(path, |name| is_taken(name) || is_own(name));
     connection.execute("INSERT INTO polywire_columns VALUES (?1, ?2, ?3, ?4)", [type_name, path, &content, &name])?;
@@ -264,7 +266,7 @@ fn column_name(
     Ok(name)
 }
 
-/// The declared type of a column: none, if SQLite would convert some values of the type.
+/// Returns the declared type of a column: none, if SQLite would convert some values of the type.
 fn declared(column: Column) -> &'static str {
     match column {
         Column::Bool => "BOOLEAN",
@@ -280,26 +282,26 @@ fn names(connection: &Connection, sql: &str, of: impl rusqlite::Params) -> rusql
     connection.prepare_cached(sql)?.query_map(of, |row| row.get(0))?.collect()
 }
 
-/// SQLite takes names with other letters of the same alphabet for the same.
+/// Returns whether a name is taken. SQLite ignores the case of ASCII letters.
 fn is_in(taken: &[String], name: &str) -> bool {
     taken.iter().any(|taken| taken.eq_ignore_ascii_case(name))
 }
 
-/// The name that is wanted, or one that begins alike and is not taken. Among names that end in
-/// numbers, one must be free.
+/// Returns the wanted name, or one with the same beginning that is not taken. One of the names with
+/// a number must be free.
 fn free_name(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let wanted: String = wanted.chars().take(MOST_NAME).collect();
     let numbered = (2..).map(|number| format!("{wanted}~{number}"));
     [wanted.clone()].into_iter().chain(numbered).find(|name| !is_taken(name)).unwrap_or(wanted)
 }
 
-/// A number without a sign: SQLite's integers end at 2^63 - 1. Larger ones are texts of 20 digits,
-/// which SQLite sorts behind all integers, in the order of the numbers.
+/// Stores an unsigned number. SQLite's integers end at 2^63 - 1. Larger ones are texts of 20
+/// digits, which SQLite sorts after all integers, in numerical order.
 fn unsigned(number: u64) -> Value {
     i64::try_from(number).map_or_else(|_| Value::Text(format!("{number:020}")), Value::Integer)
 }
 
-/// SQLite has no NaN: it would become NULL.
+/// Stores a floating-point number. NaN is stored as text, because SQLite would turn it into NULL.
 fn float(number: f64) -> Value {
     if number.is_nan() { Value::Text(float_text(number, String::new())) } else { Value::Real(number) }
 }
@@ -308,7 +310,7 @@ pub(super) fn value(column: Column, cell: CellValue<'_>) -> Value {
     match cell {
         CellValue::Absent => Value::Null,
         CellValue::Bool(truth) => Value::Integer(truth.into()),
-        // A literal without a name, or half a surrogate pair.
+        // The value of an enum literal without a name, or an unpaired surrogate.
         CellValue::Int(number) if column == Column::Text => Value::Text(number.to_string()),
         CellValue::Int(number) => Value::Integer(number),
         CellValue::Uint(number) => unsigned(number),

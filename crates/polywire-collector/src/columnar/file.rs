@@ -1,8 +1,8 @@
 //! Parquet files: written from journals, and read back as rows.
 //!
-//! All columns lie side by side, named by their path in the type. The file's key-value metadata has
-//! the type, the contents of the columns, and the CRC-32 of all rows in the form of `rows`, because
-//! Parquet itself has no checksums that its writer here could set.
+//! Each column is named by its path in the type. The file's key-value metadata contains the type,
+//! the types of the columns, and the CRC-32 of all rows in the encoding of `rows`, because the
+//! Parquet writer used here cannot write checksums.
 
 use std::{
     fs::{self, File},
@@ -38,24 +38,24 @@ use crate::{
     table::{EachRow, Layout},
 };
 
-/// The ending of the names of these files.
+/// The extension of these files.
 pub(crate) const ENDING: &str = "parquet";
 
-/// The most rows of a row group.
+/// The maximum number of rows of a row group.
 const GROUP_ROWS: usize = 65_536;
 
-/// Bytes of rows after which a row group ends.
+/// The number of bytes of rows after which a row group ends.
 const GROUP_BYTES: usize = 32 << 20;
 
-/// Where the time of publication is.
+/// The index of the column with the time of publication.
 const TIME: usize = 4;
 
 const TYPE_KEY: &str = "polywire.type";
 const COLUMNS_KEY: &str = "polywire.columns";
 const CHECKSUM_KEY: &str = "polywire.crc32";
 
-/// Makes the Parquet file of a journal that is whole, and removes the journal. Whenever this is
-/// interrupted, one of both is there, or the same in both.
+/// Converts a complete journal into a Parquet file, and removes the journal. If this is interrupted
+/// at any point, the journal or the file or both with the same rows exist.
 pub(crate) fn convert(journal: &Path, is_compressed: bool) -> Result<(), HandlerError> {
     let failed = |cause| HandlerError::file(journal, &cause);
     let (target, partial) = (journal.with_extension(ENDING), journal.with_extension("part"));
@@ -75,7 +75,7 @@ pub(crate) fn convert(journal: &Path, is_compressed: bool) -> Result<(), Handler
     fs::remove_file(journal).map_err(failed)
 }
 
-/// Writes rows in groups, each column at a time.
+/// Writes rows in groups, column by column.
 struct FileWriter {
     writer: SerializedFileWriter<File>,
     group: Vec<Values>,
@@ -84,7 +84,8 @@ struct FileWriter {
     checksum: crc32fast::Hasher,
 }
 
-/// The values of a column in a row group: which rows have one, and these.
+/// The values of a column in a row group, with a level for each row that says whether it has a
+/// value.
 struct Values {
     levels: Vec<i16>,
     data: Data,
@@ -113,7 +114,7 @@ impl Data {
         match (self, cell) {
             (Data::Bool(all), CellValue::Bool(truth)) => all.push(*truth),
             (Data::Int(all), CellValue::Int(number)) => all.push(*number),
-            // Parquet has the bits of an unsigned number in a signed one.
+            // Parquet stores the bits of an unsigned number in a signed one.
             (Data::Int(all), CellValue::Uint(number)) => all.push(number.cast_signed()),
             (Data::Float(all), CellValue::Float32(number)) => all.push(*number),
             (Data::Double(all), CellValue::Float64(number)) => all.push(*number),
@@ -124,7 +125,7 @@ impl Data {
         }
     }
 
-    /// What a column has at this place.
+    /// Returns the value of a column at this index.
     fn cell(&self, column: Column, at: usize) -> Option<CellValue<'_>> {
         Some(match (self, column) {
             (Data::Bool(all), Column::Bool) => CellValue::Bool(*all.get(at)?),
@@ -186,7 +187,7 @@ impl FileWriter {
         let mut group = self.writer.next_row_group()?;
         for (at, values) in self.group.iter_mut().enumerate() {
             let Some(mut column) = group.next_column()? else { break };
-            // The metadata is in each row.
+            // Metadata columns are present in each row, so they have no levels.
             let levels = (at >= METADATA.len()).then_some(values.levels.as_slice());
             match (column.untyped(), &mut values.data) {
                 (ColumnWriter::BoolColumnWriter(to), Data::Bool(all)) => write(to.write_batch(all, levels, None), all)?,
@@ -218,7 +219,7 @@ impl FileWriter {
     }
 }
 
-/// Empties what was written.
+/// Clears the values after they were written.
 fn write<T>(written: Result<usize, ParquetError>, all: &mut Vec<T>) -> Result<(), ParquetError> {
     written?;
     all.clear();
@@ -230,7 +231,7 @@ fn compression(is_compressed: bool) -> Compression {
     if is_compressed { Compression::ZSTD(Default::default()) } else { Compression::UNCOMPRESSED }
 }
 
-/// The handler refuses the setting.
+/// Without the feature, the handler rejects the setting.
 #[cfg(not(feature = "zstd"))]
 fn compression(_: bool) -> Compression {
     Compression::UNCOMPRESSED
@@ -256,10 +257,10 @@ fn field(name: &str, column: Column) -> Result<Arc<Type>, ParquetError> {
     Ok(Arc::new(field.build()?))
 }
 
-/// Calls `each` with the rows of a file, until it returns false, and leaves out row groups without
-/// a message of these times. The error says what is damaged.
+/// Calls `each` with the rows of a file, until it returns false. Skips row groups without a message
+/// of these times. The error describes the damage.
 pub(crate) fn read(path: &Path, times: &RangeInclusive<i64>, each: EachRow<'_>) -> Result<(), String> {
-    // The library checks less than a damaged file needs.
+    // The library may panic on a damaged file.
     let read = catch_unwind(AssertUnwindSafe(|| read_rows(path, times, each)));
     read.unwrap_or_else(|_| Err("it is damaged".to_owned()))
 }
@@ -319,7 +320,7 @@ fn read_rows(path: &Path, times: &RangeInclusive<i64>, each: EachRow<'_>) -> Res
 }
 
 impl Values {
-    /// Reads a column of so many rows. Returns how many there are. A column whose values are in
+    /// Reads `rows` rows of a column. Returns the number of rows read. A column with a value in
     /// each row has no levels.
     fn fill(&mut self, reader: ColumnReader, rows: usize) -> Result<usize, ParquetError> {
         let levels = Some(&mut self.levels);

@@ -1,8 +1,8 @@
-//! A journal: rows of one table in the order in which they came, until a Parquet file is made of
-//! them. A Parquet file can be read only when it is whole, but rows must be stored at once.
+//! A journal: rows of one table in order of arrival, until they are converted into a Parquet file.
+//! A Parquet file can be read only when it is complete, but rows must be stored at once.
 //!
-//! After [`MAGIC`] come frames: the length of the body (4 bytes, little-endian), the CRC-32 of the
-//! length and the body (4 bytes), and the body. The first body is JSON and says which table it is,
+//! After [`MAGIC`] follow frames: the length of the body (4 bytes, little-endian), the CRC-32 of
+//! the length and the body (4 bytes), and the body. The first body is JSON and describes the table,
 //! the others are rows.
 
 use std::{
@@ -23,28 +23,28 @@ use crate::{CellValue, HandlerError, files::sync_folder, table::Layout};
 
 const MAGIC: &[u8; 8] = b"PWROWS\x00\x01";
 
-/// The ending of the names of journals.
+/// The extension of journals.
 pub(crate) const ENDING: &str = "journal";
 
-/// Bytes that are kept back before they are written.
+/// The number of bytes that are buffered before they are written.
 const BUFFER: usize = 64 << 10;
 
-/// A journal that is written.
+/// A journal that is open for writing.
 pub(crate) struct Journal {
     pub path: PathBuf,
     pub layout: Layout,
     file: LockedFile,
     buffer: Vec<u8>,
     began: SystemTime,
-    /// Bytes of the file with what is in the buffer.
+    /// The size of the file including the buffer, in bytes.
     len: u64,
-    /// Bytes that are stored.
+    /// The number of bytes that are on the disk.
     stored: u64,
     pub rows: u64,
 }
 
 impl Journal {
-    /// Makes a journal. `seen` is what the journals before it have.
+    /// Creates a journal. `seen` has the messages of the previous journals.
     pub fn create(path: &Path, layout: &Layout, seen: &Seen) -> Result<Journal, HandlerError> {
         let failed = |cause| HandlerError::file(path, &cause);
         let began = SystemTime::now();
@@ -65,14 +65,14 @@ impl Journal {
             rows: 0,
         };
         journal.frame(head.to_string().as_bytes())?;
-        // Without its first frame it would be nothing.
+        // A journal without its first frame is unusable.
         journal.sync()?;
         sync_folder(path).map_err(failed)?;
         Ok(journal)
     }
 
-    /// Opens a journal that was left behind, and adds to `seen` what it has. What cannot be read is
-    /// moved to a file beside it, with a warning. `None` if nothing can be.
+    /// Opens a journal that was left behind, and replaces `seen` by its state. Unreadable bytes are
+    /// moved to a file next to it, with a warning. Returns `None` if nothing is readable.
     pub fn recover(path: &Path, seen: &mut Seen) -> Result<Option<Journal>, HandlerError> {
         let failed = |cause| HandlerError::file(path, &cause);
         let mut file = lock(OpenOptions::new().read(true).write(true).open(path)).map_err(failed)?;
@@ -125,12 +125,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Everything that was appended is stored.
+    /// Returns whether all appended rows are on the disk.
     pub fn is_stored(&self) -> bool {
         self.stored == self.len
     }
 
-    /// Bytes with what was appended.
+    /// Returns the size including appended rows, in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -140,7 +140,7 @@ impl Journal {
     }
 
     fn frame(&mut self, body: &[u8]) -> Result<(), HandlerError> {
-        // A row has at most MOST_ROW bytes, and the head is smaller than the limits of `seen`.
+        // A row has at most MOST_ROW bytes, and the limits of `seen` bound the first frame.
         let len = u32::try_from(body.len()).map_err(|_| HandlerError::Refused("it is too large".to_owned()))?;
         self.buffer.extend_from_slice(&len.to_le_bytes());
         self.buffer.extend_from_slice(&checksum(len, body).to_le_bytes());
@@ -153,7 +153,7 @@ impl Journal {
         let written = self.file.write_all(&self.buffer);
         self.buffer.clear();
         written.map_err(|cause| {
-            // What is left of it is found when the journal is opened again.
+            // If this fails, the rest is detected when the journal is opened again.
             let _ = self.file.set_len(self.stored);
             HandlerError::file(&self.path, &cause)
         })
@@ -171,7 +171,7 @@ fn lock(opened: io::Result<File>) -> io::Result<LockedFile> {
     LockedFile::lock(opened?, "another collector writes here")
 }
 
-/// Writer, incarnation and sequence number of a row.
+/// Returns writer, incarnation and sequence number of a row.
 fn identity(cells: &[CellValue<'_>]) -> Option<(String, u64, u64)> {
     use CellValue::{Text, Uint};
     match cells {
@@ -182,7 +182,7 @@ fn identity(cells: &[CellValue<'_>]) -> Option<(String, u64, u64)> {
     }
 }
 
-/// Moves what comes from a position on into a file of its own.
+/// Moves the bytes from a position on into a file of their own.
 fn set_aside(path: &Path, file: &mut File, from: u64) -> io::Result<()> {
     let aside = path.with_extension("damaged");
     file.seek(SeekFrom::Start(from))?;
@@ -199,26 +199,26 @@ fn set_aside(path: &Path, file: &mut File, from: u64) -> io::Result<()> {
 /// How the readable part of a journal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With the file.
+    /// The last frame ends with the file.
     Whole,
-    /// Within a frame, as while it is written.
+    /// The file ends within a frame, as it may while it is being written.
     Within,
-    /// With a frame that is not as it was written.
+    /// A frame differs from what was written.
     Damage,
 }
 
-/// What the first frame says.
+/// The contents of the first frame.
 pub(crate) struct Head {
     pub layout: Layout,
     began: SystemTime,
     seen: Seen,
 }
 
-/// Reads the frames of a journal, up to the first that is not whole.
+/// Reads the frames of a journal, up to the first invalid one.
 pub(crate) struct Reader {
     reader: BufReader<File>,
     body: Vec<u8>,
-    /// Where the last whole frame ends.
+    /// The position after the last valid frame.
     pub at: u64,
     pub end: End,
 }
@@ -228,7 +228,7 @@ impl Reader {
         Reader { reader: BufReader::with_capacity(1 << 16, file), body: Vec::new(), at: 0, end: End::Whole }
     }
 
-    /// The first frame; `None` if it cannot be read.
+    /// Reads the first frame; `None` if it cannot be read.
     pub fn head(&mut self) -> io::Result<Option<Head>> {
         let mut magic = [0; MAGIC.len()];
         if self.fill(&mut magic)? < magic.len() || magic != *MAGIC {
@@ -239,7 +239,7 @@ impl Reader {
         Ok(head)
     }
 
-    /// The body of the next frame. At `None`, `end` says why.
+    /// Returns the body of the next frame. If it returns `None`, `end` is the reason.
     pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
         let mut front = [0; 8];
         match self.fill(&mut front)? {
@@ -272,7 +272,7 @@ impl Reader {
         None
     }
 
-    /// Reads as much as there is. Returns how much.
+    /// Fills the buffer as far as possible. Returns the number of bytes read.
     fn fill(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < into.len() {

@@ -1,5 +1,5 @@
-//! Tables in files: journals of rows (`journal`), of which Parquet files are made (`file`). `seen`
-//! knows which messages a table has.
+//! Tables in files: journals of rows (`journal`), which are converted into Parquet files (`file`).
+//! `seen` tracks the messages that a table has.
 
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "queries alone read files"))]
 
@@ -20,7 +20,7 @@ use self::journal::{End, Reader};
 pub(crate) use self::{journal::Journal, seen::Seen};
 use crate::table::EachRow;
 
-/// The number in the name of a file.
+/// Returns the number in the name of a file.
 pub(crate) fn number(path: &Path) -> u64 {
     ending(&path.with_extension("")).parse().unwrap_or(0)
 }
@@ -29,7 +29,7 @@ pub(crate) fn ending(path: &Path) -> &str {
     path.extension().and_then(|ending| ending.to_str()).unwrap_or_default()
 }
 
-/// The files of a folder that a handler has made, by name.
+/// Returns the files in a folder that a handler has created, by name.
 pub(crate) fn files(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(folder)? {
@@ -42,8 +42,8 @@ pub(crate) fn files(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// The Parquet files and journals of a folder in the order of their numbers, a journal only if it
-/// is no file yet; or the one file that `path` is.
+/// Returns the Parquet files and journals of a folder in the order of their numbers, without
+/// journals that have been converted; or `path` itself if it is a file.
 pub(crate) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
@@ -52,22 +52,22 @@ pub(crate) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
     for path in files(path)? {
         let stem = path.with_extension("");
         if matches!(ending(&path), file::ENDING | journal::ENDING) {
-            // Of both, the file has the later name.
+            // If both exist, the Parquet file sorts after the journal and replaces it.
             parts.insert((stem.with_extension(""), number(&path)), path);
         }
     }
     Ok(parts.into_values().collect())
 }
 
-/// Calls `each` with the rows of a part, until it returns false; rows of other times may be left
-/// out. The error says what is damaged.
+/// Calls `each` with the rows of a part, until it returns false. May leave out rows of other times.
+/// The error describes the damage.
 pub(crate) fn read(path: &Path, times: &RangeInclusive<i64>, each: EachRow<'_>) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     if ending(path) == file::ENDING {
         return file::read(path, times, each);
     }
     let opened = match File::open(path) {
-        // It has become a file meanwhile.
+        // The journal has been converted meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return file::read(&path.with_extension(file::ENDING), times, each);
         }

@@ -1,10 +1,10 @@
-//! Rows of a table as bytes, for the journal, and for the checksum of a file: the columns of
-//! the metadata, then those of the type, each as one byte that says whether there is a value, and
-//! the value in little-endian order.
+//! The encoding of a table's rows, for journals and for the checksum of a file: the columns of the
+//! metadata, then those of the type. Each has one byte that says whether there is a value, and the
+//! value in little-endian order.
 
 use crate::{CellValue, Column, HandlerError, table::Layout};
 
-/// The most bytes of a row.
+/// The maximum size of a row in bytes.
 pub(crate) const MOST_ROW: usize = 64 << 20;
 
 impl Layout {
@@ -26,7 +26,7 @@ impl Layout {
         }
     }
 
-    /// The cells of a row; `None` if these bytes are none.
+    /// Decodes the cells of a row; `None` if the bytes are not a row.
     pub fn decode<'a>(&self, mut bytes: &'a [u8]) -> Option<Vec<CellValue<'a>>> {
         let mut cells = Vec::with_capacity(self.columns.len());
         for (_, column) in &self.columns {
@@ -36,7 +36,7 @@ impl Layout {
     }
 }
 
-/// Appends a cell. Returns false if the column cannot have it.
+/// Appends a cell. Returns false if the cell does not fit the column.
 fn put(column: Column, cell: &CellValue<'_>, bytes: &mut Vec<u8>) -> bool {
     bytes.push(u8::from(*cell != CellValue::Absent));
     match (column, cell) {
@@ -52,7 +52,7 @@ fn put(column: Column, cell: &CellValue<'_>, bytes: &mut Vec<u8>) -> bool {
         (Column::Float64, CellValue::Float64(number)) => bytes.extend_from_slice(&number.to_le_bytes()),
         (Column::Text, CellValue::Text(text)) => put_bytes(text.as_bytes(), bytes),
         (Column::Text, CellValue::Char(character)) => put_bytes(character.encode_utf8(&mut [0; 4]).as_bytes(), bytes),
-        // A literal without a name, or half a surrogate pair.
+        // The value of an enum literal without a name, or an unpaired surrogate.
         (Column::Text, CellValue::Int(number)) => put_bytes(number.to_string().as_bytes(), bytes),
         (Column::Bytes, CellValue::Bytes(content)) => put_bytes(content, bytes),
         (Column::Json, CellValue::Json(text)) => put_bytes(text.as_bytes(), bytes),
@@ -61,7 +61,7 @@ fn put(column: Column, cell: &CellValue<'_>, bytes: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The length is that of a row at most, which is checked behind it.
+/// Appends octets after their length. The caller checks the size of the whole row afterwards.
 fn put_bytes(content: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&(content.len() as u64).to_le_bytes());
     bytes.extend_from_slice(content);
@@ -97,12 +97,12 @@ fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(first)
 }
 
-/// The name of a column's content in files.
+/// Returns the name of a column's type in files.
 pub(crate) fn content_name(column: Column) -> &'static str {
     CONTENTS.iter().find(|(of, _)| *of == column).map_or("json", |(_, name)| name)
 }
 
-/// The content of a column with this name.
+/// Returns the column type with this name.
 pub(crate) fn content_of(name: &str) -> Option<Column> {
     CONTENTS.iter().find(|(_, of)| *of == name).map(|(column, _)| *column)
 }

@@ -1,15 +1,15 @@
-//! Which messages a table has: sequence numbers of each writer, as ranges, so that one that a
-//! source sends again is stored once.
+//! The messages that a table has: ranges of sequence numbers of each writer, so that a message that
+//! a source delivers again is stored once.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// The most writers that are remembered.
+/// The maximum number of writers that are remembered.
 const MOST_WRITERS: usize = 65_536;
 
-/// The most ranges of a writer. Messages that come again are among the newest ones, so the oldest
-/// range is the first that is forgotten.
+/// The maximum number of ranges of a writer. Repeated messages are among the newest ones, so the
+/// oldest range is forgotten first.
 const MOST_RANGES: usize = 16;
 
 /// The numbers of the messages of each writer in one incarnation.
@@ -17,7 +17,7 @@ const MOST_RANGES: usize = 16;
 pub(crate) struct Seen(HashMap<(String, u64), Vec<(u64, u64)>>);
 
 impl Seen {
-    /// Notes a message. Returns false if it was there already.
+    /// Adds a message. Returns false if it was there already.
     pub fn insert(&mut self, writer: &(String, u64), sequence: u64) -> bool {
         if let Some(ranges) = self.0.get_mut(writer) {
             return add(ranges, sequence);
@@ -33,7 +33,7 @@ impl Seen {
         self.0.iter().map(|((writer, incarnation), ranges)| json!([writer, incarnation, ranges])).collect()
     }
 
-    /// What [`Seen::to_json`] made. What has another form is left out.
+    /// Parses the result of [`Seen::to_json`]. Leaves out invalid elements.
     pub fn of_json(value: &Value) -> Seen {
         let writer = |of: &Value| Some(((of[0].as_str()?.to_owned(), of[1].as_u64()?), ranges_of(&of[2])?));
         Seen(value.as_array().into_iter().flatten().take(MOST_WRITERS).filter_map(writer).collect())
@@ -45,9 +45,9 @@ fn ranges_of(value: &Value) -> Option<Vec<(u64, u64)>> {
     value.as_array()?.iter().take(MOST_RANGES).map(range).collect()
 }
 
-/// Adds a number to ranges in rising order. Returns false if it is in one of them.
+/// Adds a number to sorted ranges. Returns false if a range has it already.
 fn add(ranges: &mut Vec<(u64, u64)>, number: u64) -> bool {
-    // Ranges from here on begin behind the number.
+    // Ranges from this index on begin after the number.
     let at = ranges.partition_point(|(first, _)| *first <= number);
     let before = at.checked_sub(1).and_then(|before| ranges.get(before)).copied();
     if before.is_some_and(|(_, last)| number <= last) {

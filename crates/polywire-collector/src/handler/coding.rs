@@ -1,5 +1,5 @@
-//! How messages of a type are for Foxglove and the tools around it, in files and live: in which
-//! format, and by which schema readers know it.
+//! The coding of messages for Foxglove and compatible tools, in files and live: the format, and the
+//! schema that readers need.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use polywire::{
 use super::ros2msg::ros2msg;
 use crate::{Entry, Expects, HandlerError, JsonText, Setting, Settings, json_schema::json_schema};
 
-/// The setting that chooses the format.
+/// The setting that selects the format.
 pub(super) const FORMAT: Setting = Setting {
     name: "format",
     expects: Expects::Text,
@@ -39,20 +39,20 @@ impl Format {
     }
 }
 
-/// The messages of a type.
+/// The coding of the messages of a type.
 pub(super) struct Coding {
     pub type_name: String,
     pub schema_encoding: &'static str,
     pub schema: String,
     pub message_encoding: &'static str,
-    /// The type as IDL, if the schema does not say all of it.
+    /// The type as IDL, if the schema lacks a part of it.
     #[cfg_attr(not(feature = "mcap"), expect(dead_code, reason = "a file has a place for it"))]
     pub idl: Option<String>,
     encoder: Option<Encoder<Record>>,
 }
 
 impl Coding {
-    /// A type without IDL, because of its names, has JSON.
+    /// Makes the coding of a type. Uses JSON for a type whose names are not valid in IDL.
     pub fn of(format: Format, shape: &Arc<Shape>) -> Coding {
         match format {
             Format::Json => None,
@@ -70,7 +70,7 @@ impl Coding {
 
     fn cdr(format: Format, shape: &Arc<Shape>) -> Option<Coding> {
         let codec = if format == Format::Cdr { &CDR } else { &XCDR2 };
-        // As in DDS, a header says which version it is.
+        // As in DDS, the encapsulation header identifies the version of CDR.
         let options = Options::default().with("header", "");
         let encoder = Encoder::for_shape(codec, &options, shape).ok()?;
         let schema = shape.schema();
@@ -96,7 +96,7 @@ impl Coding {
         })
     }
 
-    /// Writes the value of an entry of this type in place of what is in `bytes`.
+    /// Encodes the value of an entry of this type. Replaces the contents of `bytes`.
     pub fn encode(&self, entry: &Entry, json: &mut JsonText, bytes: &mut Vec<u8>) -> Result<(), HandlerError> {
         bytes.clear();
         match &self.encoder {

@@ -1,4 +1,4 @@
-//! What a handler finds around it when it is opened.
+//! The environment in which a handler is opened.
 
 #[cfg(all(feature = "foxglove", feature = "sqlite"))]
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::{
     collector::{Lanes, current},
 };
 
-/// What is around a handler: the collector's node, and the other handlers.
+/// The environment of a handler: the collector's node, and the other handlers.
 ///
 /// ```
 /// use polywire::Node;
@@ -28,7 +28,7 @@ pub struct HandlerContext {
 }
 
 impl HandlerContext {
-    /// A place without other handlers.
+    /// Makes a context without other handlers.
     pub fn new(node: Node) -> HandlerContext {
         HandlerContext { node, lanes: Weak::new() }
     }
@@ -37,18 +37,18 @@ impl HandlerContext {
         HandlerContext { node, lanes }
     }
 
-    /// The node by which handlers publish and ask.
+    /// Returns the node with which handlers publish and call services.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// How all handlers of the collector are doing now, in the order of their names.
+    /// Returns the states of all handlers of the collector, in the order of their names.
     pub fn handlers(&self) -> Vec<HandlerStatus> {
         let lanes = self.lanes.upgrade();
         lanes.map_or(Vec::new(), |lanes| current(&lanes).iter().map(|lane| lane.status()).collect())
     }
 
-    /// The names of the handlers that keep archives, and where these are.
+    /// Returns the names of the handlers that write archives, and the paths of these.
     #[cfg(all(feature = "foxglove", feature = "sqlite"))]
     pub(crate) fn archives(&self) -> Vec<(String, PathBuf)> {
         let Some(lanes) = self.lanes.upgrade() else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! The kind `csv`: a file with a header line for each type, as RFC 4180 has it.
+//! The kind `csv`: a file with a header line for each type, in the format of RFC 4180.
 
 use std::{
     fs::File,
@@ -16,10 +16,10 @@ use crate::{
     json::PerType,
 };
 
-/// The most types, and with that open files.
+/// The maximum number of types, and so of open files.
 const MOST_FILES: usize = 256;
 
-/// The most bytes of a header line.
+/// The maximum size of a header line in bytes.
 const MOST_HEADER: u64 = 1 << 20;
 
 pub(super) static KIND: Kind = Kind {
@@ -45,7 +45,7 @@ pub(super) static KIND: Kind = Kind {
 struct Tables {
     folder: PathBuf,
     rotation: Rotation,
-    /// The columns of each type, and the place of its file in `files`.
+    /// The columns of each type, and the index of its file in `files`.
     tables: PerType<(Columns, usize)>,
     files: Vec<(PathBuf, LineFile)>,
     json: JsonText,
@@ -79,7 +79,7 @@ impl Handler for Tables {
     }
 }
 
-/// Opens the file of a type, unless it is open, and returns its place. A version with other columns
+/// Opens the file of a type, unless it is open, and returns its index. A version with other columns
 /// has a file of its own, `TYPE~2.csv`.
 fn open(
     folder: &Path,
@@ -111,7 +111,7 @@ fn open(
     Err(HandlerError::Refused(format!("there are {MOST_FILES} types or versions of one already")))
 }
 
-/// The first line of a file with its end; empty if there is none.
+/// Reads the first line of a file with its line break; empty if there is none.
 fn first_line(path: &Path) -> io::Result<Vec<u8>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -120,11 +120,11 @@ fn first_line(path: &Path) -> io::Result<Vec<u8>> {
     };
     let mut line = Vec::new();
     BufReader::new(file.take(MOST_HEADER)).read_until(b'\n', &mut line)?;
-    // A line that is not whole is removed when the file is opened.
+    // An incomplete line is removed when the file is opened.
     Ok(if line.ends_with(b"\n") { line } else { Vec::new() })
 }
 
-/// Appends a field, with a comma in front if others precede it. An absent value is an empty field,
+/// Appends a field, after a comma unless it is the first one. An absent value is an empty field,
 /// and an empty text is `""`.
 fn field(line: &mut Vec<u8>, text: &[u8], follows: bool) {
     if follows {

@@ -1,4 +1,4 @@
-//! A file of lines that is appended to, rotated by size and time, and compressed when it is full.
+//! A file of lines to which lines are appended, rotated by size and time, and compressed when full.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,13 +12,13 @@ use crate::{
     files::{numbered, sync_folder},
 };
 
-/// Bytes that are kept back before they are written.
+/// The number of bytes that are buffered before they are written.
 const BUFFER: usize = 64 << 10;
 
-/// Bytes of a file that are read at a time to find its last line.
+/// The number of bytes that are read at a time to find the last line of a file.
 const STEP: u64 = 64 << 10;
 
-/// The settings of handlers that write such files, after `path`.
+/// The settings of handlers that write such files, after the setting `path`.
 pub(super) const ROTATION: [Setting; 4] = [
     Setting {
         name: "rotate_bytes",
@@ -34,7 +34,7 @@ pub(super) const ROTATION: [Setting; 4] = [
     Setting { name: "zstd", expects: Expects::Truth, summary: "compresses full files; false is the default" },
 ];
 
-/// When a new file begins, and what becomes of the full one.
+/// When a new file begins, and what happens to the full one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rotation {
     pub bytes: Option<u64>,
@@ -58,25 +58,25 @@ impl Rotation {
     }
 }
 
-/// A file of whole lines. What was not followed by [`LineFile::sync`] is removed again if writing
-/// fails, so that lines which are written again are there once.
+/// A file of complete lines. If writing fails, lines that [`LineFile::sync`] has not stored are
+/// removed, so that lines which are written again are not duplicated.
 pub(super) struct LineFile {
     path: PathBuf,
     file: File,
     rotation: Rotation,
-    /// Written at the beginning of each file.
+    /// The header that is written at the beginning of each file.
     header: Vec<u8>,
     buffer: Vec<u8>,
-    /// Bytes of the file that are stored.
+    /// The number of bytes that are on the disk.
     stored: u64,
-    /// Bytes of the file with what is in the buffer.
+    /// The size of the file including the buffer, in bytes.
     len: u64,
     began: SystemTime,
 }
 
 impl LineFile {
-    /// Opens a file, or makes it together with its folder. If the last line is not whole, because
-    /// writing it was interrupted, it is removed: nobody was told that it was stored.
+    /// Opens a file, and creates it and its folder if they do not exist. An incomplete last line,
+    /// left by an interrupted write, is removed: it was never reported as stored.
     pub fn open(path: &Path, rotation: Rotation, header: &[u8]) -> Result<LineFile, HandlerError> {
         let failed = |cause| HandlerError::file(path, &cause);
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -101,7 +101,7 @@ impl LineFile {
         Ok(opened)
     }
 
-    /// Appends a line, which has no line break. A full file is closed first.
+    /// Appends a line, without its line break. A full file is rotated first.
     pub fn line(&mut self, text: &[u8]) -> Result<(), HandlerError> {
         if self.is_full(text.len()) {
             self.rotate()?;
@@ -115,7 +115,7 @@ impl LineFile {
         }
     }
 
-    /// Stores what was appended.
+    /// Writes all appended lines to the disk.
     pub fn sync(&mut self) -> Result<(), HandlerError> {
         self.write()?;
         if self.stored < self.len {
@@ -145,13 +145,13 @@ impl LineFile {
         let written = self.file.write_all(&self.buffer);
         self.buffer.clear();
         written.map_err(|cause| {
-            // If this fails as well, the lines come twice.
+            // If this fails, too, the lines appear twice.
             let _ = self.file.set_len(self.stored);
             HandlerError::file(&self.path, &cause)
         })
     }
 
-    /// Gives the full file its number, and begins a new one.
+    /// Renames the full file with its number, and begins a new one.
     fn rotate(&mut self) -> Result<(), HandlerError> {
         self.sync()?;
         full(&self.path, self.rotation)?;
@@ -161,7 +161,7 @@ impl LineFile {
     }
 }
 
-/// Gives a full file its number, compresses it, and removes the oldest ones.
+/// Renames a full file with its number, compresses it, and removes the oldest files.
 pub(super) fn full(path: &Path, rotation: Rotation) -> Result<(), HandlerError> {
     let failed = |cause| HandlerError::file(path, &cause);
     let full = numbered(path).map_err(failed)?;
@@ -176,7 +176,7 @@ pub(super) fn full(path: &Path, rotation: Rotation) -> Result<(), HandlerError> 
     sync_folder(path).map_err(failed)
 }
 
-/// Cuts off a last line without its end, and returns the length of the rest.
+/// Removes an incomplete last line, and returns the length of the rest.
 fn whole_lines(file: &mut File, path: &Path) -> io::Result<u64> {
     let len = file.metadata()?.len();
     let (mut end, mut part) = (len, Vec::new());
@@ -199,7 +199,7 @@ fn whole_lines(file: &mut File, path: &Path) -> io::Result<u64> {
     Ok(whole)
 }
 
-/// `a/b.jsonl` with the number 7 is `a/b.7.jsonl`.
+/// Adds a number to a path: `a/b.jsonl` with the number 7 is `a/b.7.jsonl`.
 fn with_number(path: &Path, number: u64) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{number}"));
@@ -210,8 +210,8 @@ fn with_number(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Replaces a file by a compressed one, `NAME.zst`. Whenever this is interrupted, one of both is
-/// whole.
+/// Replaces a file by a compressed one, `NAME.zst`. If this is interrupted at any point, one of the
+/// two files is complete.
 #[cfg(feature = "zstd")]
 fn compress(path: &Path) -> Result<(), HandlerError> {
     let with = |ending: &str| {
@@ -232,14 +232,14 @@ fn compress(path: &Path) -> Result<(), HandlerError> {
     compress().map_err(|cause| HandlerError::file(&whole, &cause))
 }
 
-/// [`Rotation::of`] refuses the setting.
+/// Has no effect: [`Rotation::of`] rejects the setting.
 #[cfg(not(feature = "zstd"))]
 fn compress(_: &Path) -> Result<(), HandlerError> {
     Ok(())
 }
 
-/// The name of a type as that of a file: what is no letter, digit, `-` or `_` is `%` and two
-/// hexadecimal digits, and `::` is a full stop.
+/// Converts the name of a type to a file name: letters, digits, `-` and `_` remain, `::` becomes a
+/// full stop, and any other byte becomes `%` and two hexadecimal digits.
 pub(super) fn file_name(type_name: &str) -> String {
     const MOST: usize = 200;
     let mut name = String::new();
@@ -297,7 +297,7 @@ mod tests {
             file.sync().expect("stored");
             assert_eq!(fs::read_to_string(&path).expect("read"), after);
         }
-        // The end of the last whole line is further back than what is read at a time.
+        // The incomplete line is longer than what is read at a time.
         fs::write(&path, format!("one\n{}", "x".repeat(STEP as usize * 2))).expect("written");
         LineFile::open(&path, Rotation::default(), b"").expect("opened");
         assert_eq!(fs::read_to_string(&path).expect("read"), "one\n");
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(file_name(&"/".repeat(500)).len(), 200);
     }
 
-    /// `/dev/full` stands for a disk without room.
+    /// `/dev/full` behaves like a full disk.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_a_failure() {

@@ -1,4 +1,4 @@
-//! The kind `forward`: sends messages to another collector, in node packets.
+//! The kind `forward`: sends messages to another collector in node packets.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,11 +16,11 @@ use polywire_telemetry::{
 use super::{Handler, Kind};
 use crate::{Entry, Expects, HandlerError, Origin, Setting, Settings, json::PerType};
 
-/// How long the other collector may take to store what it got, before it gets everything again.
-/// Less than a handler has at its end.
+/// The time limit for the other collector to store the samples, after which they are sent again. It
+/// is shorter than the time that a handler has at its end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The most origins and types whose stream is remembered.
+/// The maximum number of pairs of origin and type whose stream is cached.
 const MOST_KNOWN: usize = 4096;
 
 /// The prefix of the topics of nodes' probes.
@@ -39,20 +39,20 @@ pub(super) static KIND: Kind = Kind {
 
 struct Forward {
     to: String,
-    /// The name of this node.
+    /// The name of the collector's node.
     node: String,
     format: Format,
     carrier: Carrier,
     handle: UplinkHandle,
     encoders: PerType<Encoder<Record>>,
-    /// The streams of origins and types, to find them quickly.
+    /// A cache of the streams by origin and type.
     known: HashMap<StreamKey, Stream>,
     /// All streams, by topic and type.
     streams: BTreeMap<(String, Vec<u8>), u32>,
     payload: Vec<u8>,
 }
 
-/// An origin and a type. Both are addresses, which the value keeps alive.
+/// An origin and a type. Both are addresses; the cached value keeps them allocated.
 type StreamKey = (usize, usize);
 type Stream = (Arc<Origin>, Arc<Shape>, u32);
 
@@ -66,7 +66,7 @@ impl Forward {
         }
         let format = Format::of(&wire).map_err(|error| wrong(&error))?;
         let clocks = Clocks::new();
-        // Each start numbers its samples from the beginning.
+        // Each start numbers its samples from 0.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let start = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
         let storage = Box::new(Memory::default());
@@ -89,7 +89,7 @@ impl Forward {
         })
     }
 
-    /// The stream of an entry, which is opened for the first one.
+    /// Returns the stream of an entry, and opens it if necessary.
     fn stream(&mut self, entry: &Entry) -> Result<u32, HandlerError> {
         let (origin, shape) = (&entry.origin, entry.value.shape());
         let key = (Arc::as_ptr(origin).addr(), Arc::as_ptr(shape).addr());
@@ -104,7 +104,7 @@ impl Forward {
         Ok(stream)
     }
 
-    /// The stream of a topic and type. All writers of a topic share it.
+    /// Returns the stream of a topic and type. All writers of a topic share it.
     fn open_stream(&mut self, topic: &str, schema: Vec<u8>) -> Result<u32, HandlerError> {
         let key = (topic.to_owned(), schema);
         if let Some(stream) = self.streams.get(&key) {
@@ -119,7 +119,7 @@ impl Forward {
         };
         self.format.describe(&mut description);
         let stream = self.handle.open(description, Rule::default());
-        // Opened again, there is room for new streams.
+        // When the handler is opened again, there is room for new streams.
         let stream = stream.map_err(|error| HandlerError::Failed(format!("{}: {error}", self.to)))?;
         self.streams.insert(key, stream);
         Ok(stream)
@@ -150,7 +150,7 @@ impl Handler for Forward {
         Ok(())
     }
 
-    /// Waits until the handlers of the other collector have stored everything.
+    /// Waits until the handlers of the other collector have stored all samples.
     fn sync(&mut self) -> Result<(), HandlerError> {
         let is_stored = self.carrier.flush(PATIENCE);
         match self.handle.status().spool == SpoolLosses::default() {
@@ -163,8 +163,8 @@ impl Handler for Forward {
     }
 }
 
-/// Who sends: always the same for a node and a collector, and another one for each of its
-/// collectors.
+/// Returns the UUID of the sender: constant for a pair of node and target collector, and different
+/// for each target collector.
 fn sender(node: &Node, to: &str) -> Uuid {
     let mut id = node.hello().node.0;
     for (at, byte) in to.bytes().enumerate() {
@@ -174,8 +174,8 @@ fn sender(node: &Node, to: &str) -> Uuid {
     Uuid(id)
 }
 
-/// The node and the instance of a topic. Those of probes keep their names at the other collector,
-/// others are instances of this node.
+/// Returns the node and the instance of a topic. Probes keep their names at the other collector;
+/// other topics become instances of this node.
 fn name<'a>(topic: &'a str, node: &'a str) -> (&'a str, &'a str) {
     topic.strip_prefix(PROBES).and_then(|rest| rest.split_once('/')).unwrap_or((node, topic))
 }

@@ -1,4 +1,4 @@
-//! The kind `jsonl`: one JSON object a line, in one file for all topics.
+//! The kind `jsonl`: one JSON object per line, in one file for all topics.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Handlers: what becomes of entries. One file a kind, and one line in [`KINDS`].
+//! Handlers: the destinations of entries. Each kind has a file and a line in [`KINDS`].
 
 #[cfg(any(feature = "foxglove", feature = "mcap"))]
 mod coding;
@@ -49,7 +49,7 @@ pub static KINDS: &[&Kind] = &[
     &sqlite::KIND,
 ];
 
-/// Kinds that need a feature of this crate.
+/// Kinds that need a feature of this crate, and the feature.
 pub(crate) const FEATURES: &[(&str, &str)] = &[
     ("dashboard", "foxglove"),
     ("foxglove", "foxglove"),
@@ -58,23 +58,23 @@ pub(crate) const FEATURES: &[(&str, &str)] = &[
     ("sqlite", "sqlite"),
 ];
 
-/// Does something with entries: stores them, shows them, sends them on.
+/// A destination of entries: it stores, shows or forwards them.
 ///
-/// Each handler has a thread of its own, which alone calls it, so it may block. It may panic, too:
-/// it is then dropped and opened again, as after an error.
+/// Each handler has a thread of its own, which is the only one that calls it, so it may block. If
+/// it panics, it is dropped and opened again, as after an error.
 pub trait Handler: Send {
-    /// Takes an entry. After [`HandlerError::Refused`] the handler gets the next one. After any
-    /// other error it is dropped, opened again later, and gets all entries again for which
-    /// [`Handler::sync`] has not returned.
+    /// Handles an entry. After [`HandlerError::Refused`], the handler receives the next entry.
+    /// After any other error it is dropped, opened again later, and receives all entries again for
+    /// which [`Handler::sync`] has not returned.
     fn write(&mut self, entry: &Entry) -> Result<(), HandlerError>;
 
-    /// Stores all entries that it took: when this returns, they survive the end of the process, and
-    /// of the machine if that is in the handler's power. They are acknowledged to their sources
-    /// then. Also called about once a second while nothing comes.
+    /// Stores all entries of earlier calls of [`Handler::write`]: when this returns, they survive
+    /// the end of the process, and of the machine if the handler can ensure that. They are then
+    /// acknowledged to their sources. Also called about once a second while no entries arrive.
     fn sync(&mut self) -> Result<(), HandlerError>;
 }
 
-/// A kind of handlers.
+/// A kind of handler.
 ///
 /// ```
 /// use polywire::Node;
@@ -108,14 +108,14 @@ pub trait Handler: Send {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Kind {
-    /// Its name in the configuration.
+    /// The name in the configuration.
     pub name: &'static str,
     /// One line for lists of kinds.
     pub summary: &'static str,
-    /// What can be set in its table, beside what all handlers have.
+    /// The settings in the handler's table, beside those of all handlers.
     pub settings: &'static [Setting],
-    /// Opens a handler. With [`HandlerError::Setting`], the configuration is refused; after any
-    /// other error it is tried again later. A handler that publishes does it by the node of the
+    /// Opens a handler. After [`HandlerError::Setting`], the configuration is rejected; after any
+    /// other error, opening is tried again later. A handler that publishes uses the node of the
     /// context.
     pub open: OpenHandler,
 }
@@ -128,7 +128,7 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// The names of all kinds.
+/// Returns the names of all kinds.
 pub(crate) fn names<'a>(own: &'a [&'static Kind]) -> impl Iterator<Item = &'a str> {
     KINDS.iter().chain(own).map(|kind| kind.name)
 }

@@ -1,4 +1,4 @@
-//! The kind `null`: does nothing, which is what to measure others against.
+//! The kind `null`: discards all entries; the baseline for measurements of other kinds.
 
 use super::{Handler, Kind};
 use crate::{Entry, HandlerError};

@@ -12,16 +12,16 @@ use crate::{
     numbers::{Number, numbers},
 };
 
-/// The most numbers of a request.
+/// The maximum number of numbers in a request.
 const MOST: usize = 10_000;
 
 /// The port of OTLP over HTTP.
 const PORT: u16 = 4318;
 
-/// Bytes of a reply.
+/// The maximum size of a reply in bytes.
 const MOST_REPLY: usize = 1 << 20;
 
-/// How long the server may take for a request.
+/// The time limit for a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) static KIND: Kind = Kind {
@@ -44,7 +44,7 @@ struct Export {
     url: Url,
     /// The name of the collector's node.
     service: String,
-    /// What the server has not got.
+    /// The metrics that were not sent to the server yet.
     metrics: Vec<Value>,
 }
 
@@ -68,7 +68,7 @@ impl Handler for Export {
         }
     }
 
-    /// Waits until the server has taken everything.
+    /// Waits until the server has accepted all metrics.
     fn sync(&mut self) -> Result<(), HandlerError> {
         if self.metrics.is_empty() { Ok(()) } else { self.send() }
     }
@@ -90,11 +90,11 @@ impl Export {
     }
 }
 
-/// The server may take a request and reject some of its numbers, which is final.
+/// Logs numbers that the server has rejected, although it accepted the request. That is final.
 fn warn_of_rejected(reply: &[u8]) {
     let reply: Value = serde_json::from_slice(reply).unwrap_or_default();
     let partial = &reply["partialSuccess"];
-    // Numbers of 64 bits are strings in the JSON of Protobuf.
+    // In Protobuf's JSON, 64-bit numbers are strings.
     let rejected = partial["rejectedDataPoints"].as_str().map_or(0, |number| number.parse().unwrap_or(0));
     if rejected.max(partial["rejectedDataPoints"].as_u64().unwrap_or(0)) > 0 {
         log::warn!("otlp: the server rejects numbers: {partial}");
@@ -123,7 +123,7 @@ fn attribute(key: &str, text: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": text } })
 }
 
-/// A `double` in the JSON of Protobuf.
+/// Returns a `double` in Protobuf's JSON.
 fn double(number: f64) -> Value {
     match number {
         _ if number.is_nan() => "NaN".into(),

@@ -1,8 +1,8 @@
-//! The kind `parquet`: files of columns, for analysis.
+//! The kind `parquet`: columnar files, for analysis.
 //!
-//! Rows are stored in a journal for each table, which becomes a Parquet file when it is large or
-//! old enough. Both have the same name but for the ending, so that a start after a kill goes on
-//! where the journals end.
+//! Rows are stored in a journal for each table, which is converted into a Parquet file when it is
+//! large or old enough. Both have the same name apart from the extension, so that a start after a
+//! kill continues with the journals.
 
 use std::{
     fs,
@@ -20,16 +20,16 @@ use crate::{
     table::Layout,
 };
 
-/// The most types and versions of types, and with that open files.
+/// The maximum number of types and versions of types, and so of open files.
 const MOST_TABLES: usize = 256;
 
-/// When a journal becomes a Parquet file, if nothing else is set.
+/// The default size and age at which a journal is converted into a Parquet file.
 const ROTATE: (u64, Duration) = (64 << 20, Duration::from_secs(3600));
 
-/// The largest journal, whatever is set.
+/// The maximum size of a journal in bytes, regardless of the settings.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// How often old files are looked for.
+/// How often old files are searched for.
 const LOOK: Duration = Duration::from_secs(10);
 
 pub(super) static KIND: Kind = Kind {
@@ -62,7 +62,7 @@ struct Tables {
     rotate: (u64, Duration),
     retention: Retention,
     is_compressed: bool,
-    /// The columns of each type, and the place of its table.
+    /// The columns of each type, and the index of its table.
     known: PerType<(Columns, usize)>,
     tables: Vec<Table>,
     json: JsonText,
@@ -70,11 +70,11 @@ struct Tables {
     looked: Option<Instant>,
 }
 
-/// A version of a type.
+/// The table of one version of a type.
 struct Table {
     layout: Layout,
     seen: Seen,
-    /// Made for the first row.
+    /// The journal, created for the first row.
     journal: Option<Journal>,
 }
 
@@ -146,18 +146,18 @@ impl Tables {
         Ok(tables)
     }
 
-    /// Goes on with the journals that were left behind.
+    /// Continues with the journals that were left behind.
     fn recover(&mut self) -> Result<(), HandlerError> {
         let failed = |cause| HandlerError::file(&self.folder, &cause);
         fs::create_dir_all(&self.folder).map_err(failed)?;
         let mut paths: Vec<PathBuf> = files(&self.folder).map_err(failed)?.into_iter().collect();
         paths.sort_by_key(|path| number(path));
-        // The newest of a table goes on, and has what came before in its `seen`.
+        // The newest journal of a table continues, and its `seen` includes the older ones.
         for path in paths.into_iter().rev() {
             let remove = || fs::remove_file(&path).map_err(|cause| HandlerError::file(&path, &cause));
             match ending(&path) {
                 "part" => remove()?,
-                // It has become a file, and was about to be removed.
+                // The journal has been converted, and was about to be removed.
                 journal::ENDING if path.with_extension(file::ENDING).exists() => remove()?,
                 journal::ENDING => self.take_up(&path)?,
                 _ => {}
@@ -178,8 +178,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Makes a Parquet file of a table's journal. The next journal is there before, because it has
-    /// what the table has seen.
+    /// Converts a table's journal into a Parquet file. The next journal is created first, because
+    /// it records what the table has seen.
     fn rotate(&mut self, at: usize) -> Result<(), HandlerError> {
         let Some(table) = self.tables.get_mut(at) else { return Ok(()) };
         let Some(journal) = table.journal.as_mut().filter(|journal| journal.rows > 0) else { return Ok(()) };
@@ -189,7 +189,7 @@ impl Tables {
         file::convert(&path, self.is_compressed)
     }
 
-    /// Removes the oldest files while there are too many or too old ones.
+    /// Removes the oldest files while the limits are exceeded.
     fn remove_old(&self) -> Result<(), HandlerError> {
         if self.retention.is_for_ever() {
             return Ok(());
@@ -215,7 +215,7 @@ impl Tables {
 }
 
 impl Drop for Tables {
-    /// Makes files of all journals, unless something went wrong: then they are taken up later.
+    /// Converts all journals into files, unless an error occurred: then they are continued later.
     fn drop(&mut self) {
         let is_stored = |table: &Table| table.journal.as_ref().is_none_or(Journal::is_stored);
         if std::thread::panicking() || !self.tables.iter().all(is_stored) {
@@ -229,7 +229,7 @@ impl Drop for Tables {
     }
 }
 
-/// The place of a table, which is added if it is new.
+/// Returns the index of a table, which is added if it is new.
 fn place(tables: &mut Vec<Table>, layout: Layout) -> Result<usize, HandlerError> {
     if let Some(at) = tables.iter().position(|table| table.layout == layout) {
         return Ok(at);
@@ -241,7 +241,7 @@ fn place(tables: &mut Vec<Table>, layout: Layout) -> Result<usize, HandlerError>
     Ok(tables.len() - 1)
 }
 
-/// The name for the next journal of a type: `TYPE.7.journal`.
+/// Returns a free path for the next journal of a type: `TYPE.7.journal`.
 fn free_path(folder: &Path, layout: &Layout) -> Result<PathBuf, HandlerError> {
     let name = file_name(&layout.type_name);
     let failed = |cause| HandlerError::file(folder, &cause);

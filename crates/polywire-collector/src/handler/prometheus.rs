@@ -1,5 +1,5 @@
-//! The kind `prometheus`: the latest numbers of each topic in Prometheus' text format, as a file or
-//! over HTTP.
+//! The kind `prometheus`: the latest numbers of each topic in the text format of Prometheus, as a
+//! file or over HTTP.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use polywire::{Kind as Message, metrics::MetricsServer};
 use super::{Handler, Kind};
 use crate::{Entry, Expects, HandlerError, Setting, Settings, numbers::numbers};
 
-/// The most numbers of a handler.
+/// The maximum number of numbers of a handler.
 const MOST: usize = 100_000;
 
-/// How long a number stays that nobody publishes any more, by default.
+/// The default time after which a number that is no longer published is removed.
 const EXPIRE: Duration = Duration::from_secs(300);
 
 pub(super) static KIND: Kind = Kind {
@@ -72,17 +72,17 @@ struct Metrics {
     path: Option<PathBuf>,
     served: Option<Served>,
     expire: Option<Duration>,
-    /// By topic, type and key.
+    /// The latest messages, by topic, type and key.
     latest: BTreeMap<(String, String, String), Latest>,
-    /// How many numbers there are.
+    /// The number of numbers in `latest`.
     count: usize,
     is_news: bool,
 }
 
-/// What is served over HTTP.
+/// The text that is served over HTTP.
 struct Served {
     text: Arc<Mutex<String>>,
-    /// Ends with this.
+    /// The server ends when this is dropped.
     _server: MetricsServer,
 }
 
@@ -106,7 +106,7 @@ impl Served {
 /// The latest message of an instance.
 struct Latest {
     at: Instant,
-    /// Names of metrics, and their labels and values as text.
+    /// Names of metrics, each with its labels and value as text.
     numbers: Vec<(String, String)>,
 }
 
@@ -138,7 +138,7 @@ impl Handler for Metrics {
         Ok(())
     }
 
-    /// Replaces the text. Numbers are not meant to survive, so there is nothing else to store.
+    /// Replaces the text. Numbers need not survive a restart, so nothing else is stored.
     fn sync(&mut self) -> Result<(), HandlerError> {
         self.expire();
         if !self.is_news {
@@ -174,7 +174,7 @@ impl Metrics {
         old.iter().for_each(|instance| self.remove(instance));
     }
 
-    /// The file. The numbers of a metric are beside each other, as the format wants it.
+    /// Returns the text. The format requires that the numbers of a metric are consecutive.
     fn text(&self) -> String {
         let mut metrics: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, rest) in self.latest.values().flat_map(|latest| &latest.numbers) {
@@ -191,7 +191,7 @@ impl Metrics {
     }
 }
 
-/// The name of a metric: letters, digits and `_`, not beginning with a digit.
+/// Returns the name of a metric: letters, digits and `_`, not beginning with a digit.
 fn metric(type_name: &str, path: &str) -> String {
     let name = format!("{}_{path}", type_name.replace("::", "_"));
     let permitted = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
@@ -199,7 +199,7 @@ fn metric(type_name: &str, path: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
 }
 
-/// The value of a label.
+/// Escapes the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,19 +1,19 @@
-//! Types as message definitions of ROS 2, as far as ROS 2 has them.
+//! Types as message definitions of ROS 2, if ROS 2 supports them.
 
 use std::collections::BTreeMap;
 
 use polywire::schema::{DefId, DefKind, Extensibility, Schema, Type, array_shape};
 
-/// What is between the definitions of a type and of the types that it uses.
+/// The separator between the definitions of a type and of the types that it uses.
 const LINE: &str = "================================================================================";
 
-/// The name of a type, `PACKAGE/msg/NAME`, and its definition with those of the types that it uses.
-/// `None` if ROS 2 does not have such types: then readers need IDL.
+/// Returns the name of a type, `PACKAGE/msg/NAME`, and its definition with those of the types that
+/// it uses. Returns `None` if ROS 2 cannot express the type: then readers need IDL.
 pub(super) fn ros2msg(schema: &Schema) -> Option<(String, String)> {
     let Type::Def(root) = schema.resolve(schema.root()) else { return None };
     let mut writer = Writer { schema, names: BTreeMap::new(), open: Vec::new(), parts: Vec::new() };
     writer.definition(*root)?;
-    // Each part is behind those that it uses, and the first must be the type itself.
+    // Each part comes after the parts that it uses, but the type itself must be the first.
     let mut parts = writer.parts.into_iter().rev();
     let (_, first) = parts.next()?;
     let others = parts.map(|(name, text)| format!("{LINE}\nMSG: {name}\n{text}"));
@@ -23,9 +23,9 @@ pub(super) fn ros2msg(schema: &Schema) -> Option<(String, String)> {
 
 struct Writer<'a> {
     schema: &'a Schema,
-    /// What is written already, by its name in ROS 2.
+    /// The types that are written already or are being written, by their names in ROS 2.
     names: BTreeMap<String, DefId>,
-    /// What is being written.
+    /// The types that are being written.
     open: Vec<DefId>,
     parts: Vec<(String, String)>,
 }
@@ -88,14 +88,14 @@ impl Writer<'_> {
             Type::String { bound: 0 } => "string",
             Type::String { bound } => return Some(format!("string<={bound}")),
             Type::Def(id) => return self.definition(*id),
-            // Readers disagree on characters, and some do not read wide texts.
+            // Readers disagree about characters, and some cannot read wide strings.
             _ => return None,
         };
         Some(name.to_owned())
     }
 }
 
-/// Package and name of a type: of `a::msg::B`, and of `a::B`, it is `a` and `B`.
+/// Returns package and name of a type: `a` and `B` for `a::msg::B` and for `a::B`.
 fn name_of(scoped: &str) -> Option<(String, &str)> {
     let (scope, name) = scoped.rsplit_once("::").unwrap_or(("polywire", scoped));
     let package = scope.strip_suffix("::msg").unwrap_or(scope).replace("::", "_").to_ascii_lowercase();
@@ -104,7 +104,7 @@ fn name_of(scoped: &str) -> Option<(String, &str)> {
     (is_name && is_field(&package)).then_some((package, name))
 }
 
-/// Whether ROS 2 permits this name of a member.
+/// Returns whether ROS 2 permits this name for a member.
 fn is_field(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')

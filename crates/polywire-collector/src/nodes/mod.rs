@@ -1,4 +1,4 @@
-//! The source of the samples that nodes keep until a collector has stored them: node packets.
+//! The source of samples that nodes keep until a collector has stored them. Receives node packets.
 
 mod positions;
 
@@ -24,34 +24,34 @@ use polywire_telemetry::{
 use self::positions::Positions;
 use crate::{CollectorError, Entry, Numbered, Origin, Source};
 
-/// Packets that are not stored yet. A node has few under way, and tries again later if there are
-/// too many.
+/// The maximum number of packets that are not stored yet. A node has few under way, and tries again
+/// later if there are too many.
 const MOST_PENDING: usize = 1024;
 
-/// The most origins that are remembered, so that their entries share one.
+/// The maximum number of cached origins. Entries of one stream share an origin.
 const MOST_ORIGINS: usize = 65_536;
 
 /// A stream: its node, the start of the node, and its number.
 type Stream = (Uuid, u64, u32);
 
 /// Serves nodes that keep their samples, at some endpoints. A packet is acknowledged when all
-/// handlers have stored its samples, and after that their positions are on the disk.
+/// handlers have stored its samples and then their positions have been written to the disk.
 pub(crate) struct Nodes {
     services: Vec<Service<NodePacket, PacketReply>>,
-    /// The service that is asked first next time.
+    /// The index of the service that was polled last.
     turn: usize,
     intake: Intake,
     positions: Positions,
-    /// Entries that were taken and not given on yet.
+    /// Entries that were accepted and not passed on yet.
     ready: VecDeque<Entry>,
     /// Packets that are not stored yet, in order.
     pending: VecDeque<Pending>,
-    /// The position of the last entry that was taken.
+    /// The position of the last entry that was accepted.
     taken: u64,
-    /// The position up to which all handlers have stored.
+    /// The position up to which all handlers have stored the entries.
     handled: u64,
     origins: BTreeMap<Stream, Arc<Origin>>,
-    /// Streams of which a sample could not be decoded, which was reported.
+    /// Streams with samples that could not be decoded, which was reported once.
     undecodable: BTreeSet<Stream>,
 }
 
@@ -59,14 +59,14 @@ pub(crate) struct Nodes {
 struct Pending {
     request: Request<NodePacket, PacketReply>,
     ticket: Ticket,
-    /// The position of the last entry that was taken with it or before it.
+    /// The position of the last entry that was accepted with this packet or before it.
     last: u64,
-    /// The last position of each of its streams.
+    /// The last position of each of the packet's streams.
     positions: Vec<Position>,
 }
 
 impl Nodes {
-    /// `file` keeps what is stored over restarts.
+    /// Opens the services. `file` keeps the positions of stored samples over restarts.
     pub fn open(node: &Node, endpoints: &[Wire], file: &Path) -> Result<Nodes, CollectorError> {
         let failed = |cause: io::Error| CollectorError::Positions { path: file.to_owned(), cause };
         let (positions, known) = Positions::open(file).map_err(failed)?;
@@ -88,7 +88,7 @@ impl Nodes {
         })
     }
 
-    /// Takes a packet, if there is one.
+    /// Receives a packet, if there is one.
     fn receive(&mut self, patience: Duration) {
         let each = patience / u32::try_from(self.services.len()).unwrap_or(u32::MAX).max(1);
         for _ in 0..self.services.len() {
@@ -100,7 +100,7 @@ impl Nodes {
     }
 
     fn take(&mut self, request: Request<NodePacket, PacketReply>) {
-        // A node may be behind a relay, so nothing is known of who has sent the packet.
+        // A node may be behind a relay, so the sender of the packet is not known.
         match self.intake.take(request.value(), None) {
             Ok(Taken { samples, ticket }) => {
                 let entries: Vec<Entry> = samples.iter().filter_map(|sample| self.entry(sample)).collect();
@@ -110,14 +110,15 @@ impl Nodes {
                 self.pending.push_back(Pending { request, ticket, last: self.taken, positions });
             }
             Err(rejection) => match rejection.reply() {
-                // If the node has gone, it asks again.
+                // If the reply is lost, the node sends the packet again.
                 Some(reply) => drop(request.reply(&reply)),
                 None => request.fail(&rejection.to_string()),
             },
         }
     }
 
-    /// Acknowledges what is stored. If the positions cannot be written, the next call tries again.
+    /// Acknowledges packets whose samples are stored. If the positions cannot be written, the next
+    /// call tries again.
     fn acknowledge_stored(&mut self) {
         let packets = self.pending.iter().take_while(|packet| packet.last <= self.handled).count();
         if packets == 0 {
@@ -132,12 +133,12 @@ impl Nodes {
         }
         for packet in self.pending.drain(..packets) {
             intake.stored(packet.ticket);
-            // A node that has gone sends the packet again when it comes back.
+            // A node that has disconnected sends the packet again later.
             let _ = packet.request.reply(&PacketReply::default());
         }
     }
 
-    /// `None` if the sample cannot be decoded.
+    /// Makes an entry of a sample; `None` if the sample cannot be decoded.
     fn entry(&mut self, sample: &Sample) -> Option<Entry> {
         let Position { node, start, stream, sequence } = sample.position();
         match sample.decode() {
@@ -171,7 +172,7 @@ impl Source for Nodes {
     fn next(&mut self, patience: Duration) -> Option<Numbered> {
         if self.ready.is_empty() {
             self.receive(patience);
-            // A packet may have had nothing new.
+            // A packet without new samples can be acknowledged at once.
             self.acknowledge_stored();
         }
         let entry = self.ready.pop_front()?;
@@ -184,14 +185,15 @@ impl Source for Nodes {
     }
 }
 
-/// Who numbers the samples of a stream: the node for stream 0, and an id beside it for each other.
+/// Returns the writer id of a stream: the node's UUID for stream 0, and a different id for each
+/// other stream.
 fn writer(node: Uuid, stream: u32) -> Id128 {
     let mut id = node.0;
     id.iter_mut().rev().zip(stream.to_le_bytes()).for_each(|(byte, other)| *byte ^= other);
     Id128(id)
 }
 
-/// The last position of each stream.
+/// Returns the last position of each stream.
 fn last_of(samples: &[Sample]) -> Vec<Position> {
     let positions = samples.iter().map(Sample::position);
     let last: BTreeMap<Stream, Position> =

@@ -11,25 +11,26 @@ use polywire_telemetry::{LockedFile, intake::Position};
 
 use crate::files::{beside, sync_folder};
 
-/// Lines that the file may have beyond twice those that it needs.
+/// The number of lines that the file may have beyond twice the needed ones, before it is rewritten.
 const SPARE_LINES: usize = 10_000;
 
-/// An open file, which no other process can open meanwhile.
+/// The file, open and locked against other processes.
 pub(super) struct Positions {
     path: PathBuf,
     file: File,
     lines: usize,
-    /// The lines that were needed when the file was written anew.
+    /// The number of lines after the file was last rewritten.
     needed: usize,
-    /// The last line may not be whole.
+    /// Whether the last line may be incomplete.
     is_torn: bool,
-    /// The file itself is replaced now and then.
+    /// The lock on a file of its own, because the file itself is replaced when it is rewritten.
     _lock: LockedFile,
 }
 
 impl Positions {
-    /// Opens a file, and makes it if there is none. Gives the positions in it, in the order in
-    /// which they were added. Damaged lines are reported and left out: the samples may come again.
+    /// Opens a file, and creates it if it does not exist. Returns the positions in it, in the order
+    /// in which they were added. Damaged lines are reported and left out: the samples may be
+    /// received again.
     pub(super) fn open(path: &Path) -> io::Result<(Positions, Vec<Position>)> {
         let lock = OpenOptions::new().write(true).create(true).truncate(false).open(beside(path, "lock"))?;
         let lock = LockedFile::lock(lock, "another collector uses it")?;
@@ -47,8 +48,8 @@ impl Positions {
         Ok((Positions { path, file, lines: lines.len(), needed: 0, is_torn, _lock: lock }, found))
     }
 
-    /// Adds positions. They are on the disk when it returns without an error. `known` gives the
-    /// last position of each stream before them, which the file needs if it is written anew.
+    /// Adds positions. They are on the disk when this returns without an error. `known` returns the
+    /// last position of each stream before them, in case the file is rewritten.
     pub(super) fn add<I>(&mut self, positions: &[Position], known: impl FnOnce() -> I) -> io::Result<()>
     where
         I: Iterator<Item = Position>,
@@ -106,7 +107,7 @@ mod tests {
         Position { node: Uuid([7; 16]), start: u64::MAX / 3, stream, sequence }
     }
 
-    /// A path in a folder of its own.
+    /// Returns a path in a folder of its own.
     fn path(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("pw-positions-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");

@@ -301,7 +301,7 @@ impl Member {
     fn run(&self) {
         let mut aligned = Aligned::default();
         loop {
-            // Before the look at `closed`: the bell rings after it was set.
+            // Read before `closed`: the bell rings after `closed` was set.
             let rings = self.bell.rings();
             if self.state.lock().closed {
                 break;

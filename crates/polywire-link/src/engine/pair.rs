@@ -166,7 +166,7 @@ impl Bell {
         *self.rings.lock()
     }
 
-    /// Waits until the bell has rung more often than that, or until the time is over.
+    /// Waits until the bell has rung more often than `seen` times, or until the time is over.
     pub fn wait(&self, seen: u64, time: Option<Duration>) {
         let quiet = |rings: &mut u64| *rings == seen;
         let mut rings = self.rings.lock();

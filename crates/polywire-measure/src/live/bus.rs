@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{scenario::Place, subject::Subject};
 
-/// The sender repeats this until every subscriber has answered: a publisher does not know its
-/// subscribers.
+/// The sender's greeting, which it repeats until every subscriber has answered: a publisher does
+/// not know its subscribers.
 const HELLO: &[u8] = b"hello";
 
 /// The sender's message at the end of a turn.
@@ -54,7 +54,7 @@ pub fn connect(
     Ok((Box::new(bus), peer))
 }
 
-/// Greets until each subscriber has answered with its number.
+/// Sends greetings until each subscriber has answered with its number.
 pub fn greet(ends: &mut impl Ends, subscribers: usize) -> Result<(), String> {
     let until = Instant::now() + PATIENCE;
     let mut heard = vec![false; subscribers];

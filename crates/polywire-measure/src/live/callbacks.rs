@@ -1,5 +1,5 @@
-//! Carries frames over a library that calls back when one comes (Zenoh, Cyclone DDS), with one
-//! channel in each direction. The last echo of a round starts the next round in the library's
+//! Carries frames over a library that calls back when a frame arrives (Zenoh, Cyclone DDS), with
+//! one channel in each direction. The last echo of a round starts the next round in the library's
 //! thread, as with Polywire's own engines. Greetings are those of `bus`.
 
 use std::{
@@ -28,7 +28,7 @@ use crate::{scenario::Place, subject::Subject};
 pub trait Out: Send + Sync {
     fn send(&self, frame: &[u8]) -> Result<(), String>;
 
-    /// Waits a moment until what was sent has arrived, if the library tells.
+    /// Waits a moment until the sent frames have arrived, if the library reports this.
     fn flush(&self) {}
 }
 
@@ -53,8 +53,8 @@ pub fn connect(
     let (finished, done) = mpsc::channel();
     let (other, others) = mpsc::channel();
     if place == Place::Thread {
-        // Within one process a frame may arrive before `send` returns, so a chain would be a
-        // recursion.
+        // Within one process, an echo may arrive before `send` returns, so rounds that are started
+        // by echoes would be a recursion.
         end.hear(move |frame| drop(other.send(frame.to_vec())))?;
         let ends = Here { out: end.out(), others, _end: Some(Box::new(end)) };
         return bus::connect(setup, ends, subject, place, receive);

@@ -10,8 +10,8 @@ pub trait Carrier {
     /// Sends one message to every subscriber.
     fn send(&mut self, record: &Record) -> Result<(), String>;
 
-    /// Sends each message when the echoes of the one before have arrived from every subscriber.
-    /// Returns the round trip times, and how many echoes did not arrive.
+    /// Sends each message when the echoes of the previous message have arrived from every
+    /// subscriber. Returns the round trip times, and how many echoes did not arrive.
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String>;
 
     /// Sends as fast as the engine accepts messages and waits for all echoes. Returns the round

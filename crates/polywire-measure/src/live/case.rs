@@ -117,7 +117,7 @@ impl Live {
     fn loaded(&mut self) -> Result<Turn, String> {
         let before = self.costs()?;
         let (times, took) = self.carrier.loaded(&self.records, self.messages)?;
-        // Fewer than planned if time ran out.
+        // Fewer messages than planned were sent if the time ran out.
         let sent = times.len() / self.case.subscribers;
         let mut figures = self.figures(&before, sent)?;
         let times: Vec<u64> = times.iter().map(|time| time.as_nanos() as u64).collect();
@@ -158,7 +158,7 @@ impl Live {
         Ok(low)
     }
 
-    /// Sends messages at a rate. Returns the start time and what arrived.
+    /// Sends messages at a rate. Returns the start time and the arrivals.
     fn send_at(&mut self, rate_hz: f64, count: usize) -> Result<(u64, Report), String> {
         let start = now_ns() + 1_000_000;
         for (i, record) in self.records.iter().cycle().take(count).enumerate() {
@@ -211,8 +211,8 @@ impl Live {
         }
         let came = now.peer.messages - before.peer.messages;
         if came > 0 {
-            // The receiver counts bytes: the size of a message that refers to others depends on
-            // those.
+            // The receiver counts the bytes, because the size of a message depends on the messages
+            // that it refers to.
             figures.insert("bytes", (now.peer.bytes - before.peer.bytes) as f64 / came as f64);
         }
         if now.peer.peak_memory_bytes > 0 {

@@ -1,5 +1,5 @@
-//! Live measurements of Cyclone DDS by way of `polywire-dds`, which knows nothing of Polywire: one
-//! participant for each end, and frames as samples, for `callbacks`.
+//! Live measurements of Cyclone DDS through `polywire-dds`, which does not depend on Polywire: each
+//! end is a participant, and frames are samples, for `callbacks`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,8 +39,8 @@ fn error_text(error: Error) -> String {
     error.to_string()
 }
 
-/// A writer that waits for room, in the thread that also takes acknowledgments, would wait for
-/// ever. So writers of echoes keep a few samples and never wait: only one is under way.
+/// A writer that waits for room in the thread that also receives acknowledgements would wait for
+/// ever. So the writers of echoes keep a few samples and never wait: only one echo is in flight.
 fn qos(setup: &Setup) -> Qos {
     Qos { reliable: Some(PATIENCE), keep_last: setup.echo.then_some(16), ..Qos::default() }
 }
@@ -55,7 +55,8 @@ fn open(setup: &Setup, out: &str, into: &'static str) -> Result<Cyclone, String>
 }
 
 struct Cyclone {
-    // Dropped first: what it calls has the writer, too, which cannot end within a reader's end.
+    // Dropped first: its callback holds the writer, too, which must not be deleted while the reader
+    // is being deleted.
     reader: Option<Reader>,
     out: Arc<Writer>,
     into: &'static str,
@@ -87,7 +88,7 @@ impl End for Cyclone {
     }
 }
 
-/// Hands payloads over.
+/// Passes the payloads of samples to a function.
 struct Taken<F>(F);
 
 impl<F: Fn(&[u8]) + Send + Sync> Receive for Taken<F> {

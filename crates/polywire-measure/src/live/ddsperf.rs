@@ -190,7 +190,7 @@ impl Drop for Program {
     }
 }
 
-/// The word after another word.
+/// Returns the word that follows `key`.
 fn behind<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
     words.get(words.iter().position(|word| *word == key)? + 1).copied()
 }

@@ -67,8 +67,8 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
         true => {
             let back = Back {
                 subscribers: setup.subscribers,
-                // Within one process an echo arrives before `publish` returns, so a chain would be
-                // a recursion.
+                // Within one process, an echo arrives before `publish` returns, so rounds that are
+                // started by echoes would be a recursion.
                 chains: setup.engine != "inproc",
                 publishers: publishers.clone(),
                 turn: turn.clone(),
@@ -102,7 +102,7 @@ pub fn connect(mut setup: Setup, subject: &Subject, place: Place) -> Result<(Box
     Ok((Box::new(carrier), peer))
 }
 
-/// The folder in which nodes find each other. It is removed in the end.
+/// The folder in which nodes discover each other. Dropping this removes it.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -136,9 +136,9 @@ struct Turn {
     awaited: usize,
     start: Option<Instant>,
     times: Vec<Duration>,
-    /// Number of the last echo of each subscriber.
+    /// Sequence number of the last echo of each subscriber.
     numbers: Vec<(Id128, u64)>,
-    /// Number of echoes that did not have the next number of their subscriber.
+    /// Number of echoes whose sequence number did not follow the last one of their subscriber.
     astray: usize,
 }
 
@@ -198,8 +198,8 @@ impl Turn {
         }
     }
 
-    /// Checks the number of an echo. Only one message is under way, so the echoes of a subscriber
-    /// have consecutive numbers.
+    /// Checks the sequence number of an echo. Only one message is in flight, so the echoes of a
+    /// subscriber have consecutive numbers.
     fn count(&mut self, info: &Info) {
         let writer = info.source.announcement.writer;
         match self.numbers.iter_mut().find(|(own, _)| *own == writer) {
@@ -234,8 +234,8 @@ impl Ours {
         }
     }
 
-    /// Publishes until all echoes of a message arrive. The other end's publishers may not know our
-    /// subscriber yet, and echoes that they publish before are lost.
+    /// Publishes until all echoes of a message arrive. As long as a publisher of the other end does
+    /// not know our subscriber, its echoes are lost.
     fn wait_for_the_way_back(&self, subject: &Subject) -> Result<(), String> {
         let record = Record::new(&subject.shape);
         let until = Instant::now() + PATIENCE;
@@ -268,7 +268,7 @@ impl Carrier for Ours {
     fn rounds(&mut self, records: &[Record], count: usize) -> Result<(Vec<Duration>, usize), String> {
         {
             let mut turn = self.turn.lock();
-            // They are the same in each turn.
+            // The values are the same in each turn.
             if turn.records.is_empty() {
                 turn.records = records.into();
             }
@@ -384,7 +384,7 @@ fn free_address(engine: &str) -> Result<String, String> {
     }
 }
 
-/// Whether the address of an engine is a folder in which nodes meet.
+/// Whether the address of an engine is a folder in which nodes discover each other.
 fn is_mesh(engine: &str) -> bool {
     matches!(engine, "local" | "shm" | SPINNING)
 }

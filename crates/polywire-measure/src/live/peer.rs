@@ -64,7 +64,8 @@ impl Peer {
     }
 }
 
-/// A process. Dropping this tells it to end and waits for it.
+/// The other end's process. Dropping this closes its standard input, so that it ends, and waits for
+/// it.
 pub struct Other {
     child: Child,
     requests: Option<ChildStdin>,
@@ -101,7 +102,7 @@ impl Drop for Other {
         let until = Instant::now() + PATIENCE;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                // An error means that it has already ended.
+                // An error means that the process has already ended.
                 let _ = self.child.kill();
             }
             thread::sleep(Duration::from_millis(2));

@@ -27,7 +27,7 @@ use crate::{scenario::Place, subject::Subject};
 /// An echo of a datagram that has not arrived after this time is lost.
 const LOST: Duration = Duration::from_secs(1);
 
-/// How often a receiver of datagrams looks whether the case is over.
+/// How often a receiver of datagrams checks whether the case is over.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Maximum bytes of a datagram.
@@ -120,7 +120,7 @@ impl Drop for Listener {
     }
 }
 
-/// Receivers of datagrams announce their addresses.
+/// Waits until this many receivers of datagrams have announced their addresses.
 fn greeted(socket: &UdpSocket, count: usize) -> io::Result<Links> {
     let socket = socket.try_clone()?;
     socket.set_read_timeout(Some(PATIENCE))?;

@@ -61,15 +61,15 @@ pub fn shapes(setup: &Setup) -> Result<(Arc<Shape>, Arc<Shape>), String> {
     Ok((shape(&setup.writer)?, shape(&setup.reader)?))
 }
 
-/// A domain of DDS that no other case of this process uses, nor most likely one of another process.
-/// The ports of the first hundred lie below those that Linux gives to other sockets (32768).
+/// A DDS domain that no other case of this process uses, and most likely none of another process.
+/// The ports of the domains 1 to 100 are below the ephemeral ports of Linux, which begin at 32768.
 pub fn free_domain() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = process::id().wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed));
     (1 + number % 100).to_string()
 }
 
-/// Values that the messages of a case have in turn.
+/// Maximum number of different values, which the messages of a case have in turn.
 const MOST_RECORDS: usize = 256;
 
 /// The type of a case and its values.

@@ -104,7 +104,7 @@ impl End for Zenoh {
     fn hear(&mut self, take: impl Fn(&[u8]) + Send + Sync + 'static) -> Result<(), String> {
         let subscriber = self.session.declare_subscriber(self.into);
         let subscriber = subscriber.callback(move |sample| {
-            // Whoever attaches something reads it. Greetings have nothing.
+            // An end that sends attachments also reads them. Greetings have no attachment.
             let head = sample.attachment().map(|attachment| attachment.to_bytes());
             if head.is_none_or(|head| head.len() == HEAD) {
                 take(&sample.payload().to_bytes());

@@ -1,5 +1,5 @@
-//! Draws plots as SVG for the report page. They look the same everywhere and are readable without
-//! colour.
+//! Draws plots as SVG for the report page. The plots look the same everywhere and are readable
+//! without colour.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What was commanded, by whom, and what became of it: a topic, and a file of the node.
+//! The audit of commands: who sent which command, and its result. A topic, and a file of the node.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,47 +14,48 @@ use polywire::{
 
 use crate::{Identity, Moment, disk::sync_folder_of};
 
-/// The topic on which nodes tell of commands.
+/// The topic on which nodes publish the records of commands.
 pub const AUDIT: &str = "telemetry/audit";
 
-/// The most bytes of an [`AuditFile`]. When it would grow beyond that, it becomes `FILE.1`, in
-/// place of the former one.
+/// The maximum size of an [`AuditFile`] in bytes. Before a file exceeds it, the file is renamed to
+/// `FILE.1` and replaces the previous file of that name.
 pub const MOST_AUDIT_BYTES: u64 = 1 << 20;
 
-/// Those who come late get so many records of each node.
+/// The number of records of each node that late joiners receive.
 const LATEST: u32 = 64;
 
-/// The most bytes of a request in a record.
+/// The maximum number of bytes of a request in a record.
 const MOST_REQUEST_BYTES: usize = 4096;
 
-/// The policies of [`AUDIT`]: whoever asks also gets the latest 64 records of each node.
+/// Returns the QoS of [`AUDIT`]: a late joiner also receives the latest 64 records of each node.
 pub fn audit_qos() -> Qos {
     let qos = Qos::default().reliability(Reliability::Reliable);
     qos.durability(Durability::TransientLocal).history(History::KeepLast(LATEST))
 }
 
-/// A command that a node has taken, and what became of it.
+/// A command that a node has received, and its result.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::AuditRecord")]
 pub struct AuditRecord {
     /// The UUID of the node.
     pub node: String,
-    /// Its name.
+    /// The name of the node.
     pub name: String,
     /// The number of the command since the start of the node, from 1.
     pub number: u64,
-    /// When: nanoseconds since 1970, by the clock of the node.
+    /// When the node handled the command: nanoseconds since 1970, by the clock of the node.
     #[polywire(unit = "ns")]
     pub time_ns: i64,
-    /// Who the sender has proven to be; `anonymous` if the engine has no proof.
+    /// The authenticated principal of the sender; `anonymous` if the engine has no proof of
+    /// identity.
     pub who: String,
     /// The address of the sender, or of a relay in between.
     pub address: String,
     /// The service that was called.
     pub service: String,
-    /// The request as JSON. Of a long one, the first 4096 bytes.
+    /// The request as JSON, cut after 4096 bytes.
     pub request: String,
-    /// Why it was refused or has failed; empty if it was done.
+    /// Why the command was refused or has failed; empty if it succeeded.
     pub problem: String,
 }
 
@@ -75,14 +76,14 @@ pub struct AuditFile {
     path: PathBuf,
     file: File,
     bytes: u64,
-    /// The last line may be a part of one: the process, or the disk, has failed while it was
-    /// written.
+    /// Whether the last line may be incomplete: the process ended, or the disk failed, while
+    /// writing it.
     is_torn: bool,
     lines: Encoder<AuditRecord>,
 }
 
 impl AuditFile {
-    /// Opens a file, and makes it if there is none.
+    /// Opens a file, and creates it if it does not exist.
     pub fn open(path: &Path) -> io::Result<AuditFile> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder)?;
@@ -99,8 +100,8 @@ impl AuditFile {
         Ok(AuditFile { path: path.to_owned(), file, bytes, is_torn: last != [b'\n'], lines })
     }
 
-    /// Adds a record. Blocks until it is on the disk. After an error, the file may have a part of
-    /// it; the next record begins a new line.
+    /// Appends a record. Blocks until the record is on the disk. After an error, the file may
+    /// contain a part of the record; the next record then begins a new line.
     pub fn append(&mut self, record: &AuditRecord) -> io::Result<()> {
         let mut line = if self.is_torn { b"\n".to_vec() } else { Vec::new() };
         self.lines.encode(record, &mut line).map_err(io::Error::other)?;
@@ -126,18 +127,18 @@ impl AuditFile {
     }
 }
 
-/// Tells of commands.
+/// Publishes and writes the records of commands.
 pub(crate) struct Audit {
     topic: Publisher<AuditRecord>,
     file: Option<AuditFile>,
-    /// The file could not be written at the last record.
+    /// Whether writing the last record to the file failed.
     fails: bool,
-    /// What all records have in common, and the number of the last one.
+    /// The last record: its number, and the members that all records have in common.
     last: AuditRecord,
 }
 
 impl Audit {
-    /// The audit of this node, without a file.
+    /// Makes the audit of this node, without a file.
     pub fn new(node: &Node, identity: &Identity, wire: &Wire) -> Result<Audit, NodeError> {
         let topic = node.publish::<AuditRecord>(AUDIT, Some(&wire.to_string()))?.qos(audit_qos())?.open()?;
         let (node, name) = (identity.uuid.to_string(), identity.name.clone());
@@ -149,7 +150,7 @@ impl Audit {
         self.file = Some(file);
     }
 
-    /// Tells of a request, which is JSON. `problem` is empty if it was done.
+    /// Records a request, given as JSON. `problem` is empty if the command succeeded.
     pub fn record(&mut self, info: &Info, service: &str, mut request: String, problem: &str, now: Moment) {
         let link = &info.source.link;
         request.truncate(request.floor_char_boundary(MOST_REQUEST_BYTES));
@@ -187,7 +188,7 @@ mod tests {
         let mut file = AuditFile::open(&path).expect("opened");
         file.append(&record(1)).expect("written");
         drop(file);
-        // The process was killed while it wrote.
+        // The process was killed while it wrote a line.
         OpenOptions::new().append(true).open(&path).and_then(|mut f| f.write_all(b"{\"no")).expect("torn");
         let mut file = AuditFile::open(&path).expect("opened");
         file.append(&record(2)).expect("written");

@@ -1,4 +1,4 @@
-//! Commands that are declared: a service each. Those of an application have Rust types.
+//! Declared commands: each has a service of its own. Commands of an application have Rust types.
 
 use std::{
     fmt::Display,
@@ -16,20 +16,21 @@ use polywire::{
 use super::{Audit, service_of};
 use crate::{CommandDescription, Moment, json::json};
 
-/// A command that is declared.
+/// A declared command.
 pub(crate) trait Declared: Send {
-    /// What the node says about it.
+    /// Returns the command's entry in the description of the node.
     fn description(&self) -> &CommandDescription;
 
-    /// The probe that it is an operation of, if it is one.
+    /// Returns the instance of the probe that the command belongs to, if it is an operation of a
+    /// probe.
     fn instance(&self) -> Option<&str> {
         None
     }
 
-    /// Ends what is under way, before this is dropped.
+    /// Ends the calls that are under way, before the command is dropped.
     fn retire(&mut self, _audit: &mut Audit, _now: Moment) {}
 
-    /// Answers a request, if one waits. Returns whether one did.
+    /// Receives one request and handles it. Returns whether there was one.
     fn serve(&mut self, audit: &mut Audit, now: Moment) -> bool;
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn declare<Q: Message, R: Message, E: Display>(
     Ok(Box::new(Declaration { description, service, text, callback }))
 }
 
-/// The encoder for the text of requests.
+/// Makes the encoder that renders requests as JSON.
 pub(crate) fn encoder<Q: Message>() -> Result<Encoder<Q>, NodeError> {
     let failed = |cause| NodeError::Codec { codec: "json".to_owned(), cause };
     Encoder::new(&JSON, &Options::default()).map_err(failed)
@@ -90,8 +91,8 @@ where
     }
 }
 
-/// Ends a request, whose text is JSON, with a reply or the reason why there is none. The record of
-/// it leaves first.
+/// Ends a request with a reply, or with the reason why there is none. `text` is the request as
+/// JSON. Publishes the audit record first.
 pub(super) fn end<Q: Coding, R: Coding>(
     request: RequestOf<Q, R>,
     text: String,
@@ -103,7 +104,7 @@ pub(super) fn end<Q: Coding, R: Coding>(
     let problem = done.as_ref().err().map_or("", String::as_str);
     audit.record(request.info(), service, text, problem, now);
     match done {
-        // The client learns of a reply that cannot be encoded.
+        // If the reply cannot be encoded, `reply` reports that to the client.
         Ok(reply) => drop(request.reply(&reply)),
         Err(text) => request.fail(&text),
     }

@@ -1,5 +1,5 @@
 //! Commands that a program declares as operations of a probe: the node passes requests to the
-//! program, and replies to whoever called. It never waits for the program.
+//! program, and passes its replies to the clients. The node never waits for the program.
 
 use std::{
     mem,
@@ -32,7 +32,7 @@ struct Forwarded {
     under_way: Vec<UnderWay>,
 }
 
-/// A request that a program has been given.
+/// A request that the node has passed to a program.
 struct UnderWay {
     request: RequestOf<Dynamic, Dynamic>,
     /// The request as JSON.
@@ -40,11 +40,11 @@ struct UnderWay {
     calls: Weak<Calls>,
     number: u64,
     answer: Receiver<Answer>,
-    /// When it fails, by the steady clock.
+    /// The deadline of the call, by the steady clock.
     until: Duration,
 }
 
-/// The name of the command of an operation.
+/// Returns the name of the command of an operation.
 pub(crate) fn forwarded_name(instance: &str, operation: &Operation) -> String {
     format!("{instance}.{}", operation.name)
 }
@@ -119,7 +119,7 @@ impl Forwarded {
         Ok((Arc::downgrade(&calls), number, answer))
     }
 
-    /// Ends the calls that have an answer, or will have none.
+    /// Ends the calls that have an answer, have lost their program, or have timed out.
     fn settle(&mut self, audit: &mut Audit, now: Moment) {
         let mut at = 0;
         while let Some(call) = self.under_way.get(at) {

@@ -9,10 +9,10 @@ use std::{
 
 use crate::{Plan, Setting, disk::replace_file};
 
-/// The most bytes of the file.
+/// The maximum size of the file in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The table of the file with the settings of the node itself. Those of a probe are in
+/// The table of the file that has the settings of the node itself. The settings of a probe are in
 /// `probes.INSTANCE`.
 const NODE: &str = "agent";
 
@@ -33,16 +33,17 @@ const NODE: &str = "agent";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeptError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         cause: io::Error,
     },
-    /// It has other contents. Removing it brings back the settings of the configuration.
+    /// The file does not contain settings of a node. Removing it restores the settings of the
+    /// configuration.
     #[error("{} has no settings of a node ({problem}): remove it to return to the configuration", path.display())]
     Contents {
         /// The file.
@@ -54,7 +55,7 @@ pub enum KeptError {
 
 type Settings = BTreeMap<String, String>;
 
-/// Settings by instance; those of the node itself have none.
+/// Settings by instance; the key of the node's own settings is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     path: Option<PathBuf>,
@@ -62,7 +63,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Reads a file. If there is none, nothing is kept yet.
+    /// Reads a file. If it does not exist, there are no kept settings yet.
     pub fn open(path: &Path) -> Result<Kept, KeptError> {
         let mut text = String::new();
         match File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_string(&mut text)) {
@@ -75,18 +76,19 @@ impl Kept {
         Ok(Kept { path: Some(path.to_owned()), settings })
     }
 
-    /// Whether there is a file.
+    /// Returns whether a file was given.
     pub fn has_file(&self) -> bool {
         self.path.is_some()
     }
 
-    /// The settings of an instance; of the node itself if it is empty.
+    /// Returns the settings of an instance, or those of the node itself if `instance` is empty.
     pub fn of(&self, instance: &str) -> Vec<Setting> {
         let setting = |(name, value): (&String, &String)| Setting { name: name.clone(), value: value.clone() };
         self.settings.get(instance).into_iter().flatten().map(setting).collect()
     }
 
-    /// Changes the plan of a probe to what is kept. What does not fit any more is left out.
+    /// Applies the kept settings to the plan of a probe. Settings that are no longer valid are left
+    /// out.
     pub fn apply(&self, plan: &mut Plan) {
         for Setting { name, value } in self.of(&plan.instance) {
             if let Err(error) = plan.set(&name, &value) {

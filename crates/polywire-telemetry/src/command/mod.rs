@@ -1,8 +1,9 @@
 //! Commands to nodes. The services and types are those of `spec/telemetry.md`.
 //!
-//! Each node serves commands that describe and change it ([`Command`]), those that its application
-//! has declared ([`crate::Agent::add_command`]), and those that programs have declared at its
-//! socket as operations of their probes ([`crate::socket`]). All of them leave an [`AuditRecord`].
+//! Each node serves three kinds of commands: those that describe and change the node ([`Command`]),
+//! those that its application has declared ([`crate::Agent::add_command`]), and those that programs
+//! have declared at its socket as operations of their probes ([`crate::socket`]). All of them leave
+//! an [`AuditRecord`].
 //!
 //! ```
 //! use polywire::{Message, Node, Subscriber, service::Client};
@@ -37,7 +38,7 @@
 //! let uuid = agent.description().uuid;
 //! let runner = Runner::start(agent)?;
 //!
-//! // Another process changes a probe, and is told what is wrong.
+//! // Another process changes a probe, and the reply says which settings are wrong.
 //! let node = Node::new();
 //! let audit: Subscriber<AuditRecord> = node.subscribe(AUDIT, wire)?.qos(audit_qos())?.open();
 //! let client: Client<Command, CommandReply> = node.client(&service_of("house"), wire)?.open()?;
@@ -49,12 +50,12 @@
 //! let described = client.call(&Command::to(&uuid), soon)?.description.expect("asked for");
 //! assert_eq!(described.probes[0].every_s, 0.5);
 //!
-//! // It calls what the application has declared.
+//! // The process calls the command that the application has declared.
 //! let open = node.client::<Open, Opened>("telemetry/house/command/open", wire)?.open()?;
 //! assert_eq!(open.call(&Open { percent: 50.0 }, soon)?, Opened { percent: 50.0, turns: 3 });
 //! assert!(open.call(&Open { percent: 101.0 }, soon).is_err());
 //!
-//! // Everybody with the right to do so sees what was commanded, also afterwards.
+//! // Every authorized subscriber receives the records of commands, including the latest past ones.
 //! let records: Vec<AuditRecord> = (0..5).map(|_| audit.recv_timeout(soon).unwrap().value).collect();
 //! assert_eq!(records[3].request, r#"{"percent":50.0}"#);
 //! assert_eq!((records[4].number, records[4].problem.as_str()), (5, "the valve opens from 0 to 100 %"));
@@ -83,11 +84,11 @@ pub(crate) use {
 
 use crate::{MeasureError, NodeDescription, Setting};
 
-/// The most settings of a command.
+/// The maximum number of settings of a command.
 pub const MOST_SETTINGS: usize = 256;
 
-/// The service by which the node of this name takes a [`Command`]. Commands that are declared
-/// have services below it.
+/// Returns the service at which the node of this name receives a [`Command`]. The names of declared
+/// commands' services begin with this name.
 ///
 /// ```
 /// assert_eq!(polywire_telemetry::command::service_of("pump-house"), "telemetry/pump-house/command");
@@ -96,18 +97,18 @@ pub fn service_of(node: &str) -> String {
     format!("telemetry/{node}/command")
 }
 
-/// What a node shall do.
+/// The action of a [`Command`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "telemetry::Action", nested)]
 pub enum Action {
-    /// Describe itself in the reply.
+    /// The node describes itself in the reply.
     #[default]
     Describe,
-    /// Change a probe, or itself.
+    /// Changes the settings of a probe, or of the node.
     Set,
-    /// Sample a probe from now on, after changing it.
+    /// Changes the settings of a probe and enables it.
     Start,
-    /// Sample a probe no more, after changing it.
+    /// Changes the settings of a probe and disables it.
     Stop,
 }
 
@@ -117,42 +118,43 @@ pub enum Action {
 pub struct Command {
     /// The UUID of the node. Another node of the same name refuses the command.
     pub node: String,
-    /// What it shall do.
+    /// What the node does.
     pub action: Action,
     /// The probe; empty for the node itself.
     pub instance: String,
-    /// What is set, at most [`MOST_SETTINGS`]: for a probe `every` (seconds), `enabled`, `thin`,
-    /// `wire`, `keep`, `batch`, `priority` and its parameters; for a node with a collector `budget`
-    /// (bytes a second, or `off`). All of them are set, or none.
+    /// The settings to change, at most [`MOST_SETTINGS`]: for a probe `every` (seconds), `enabled`,
+    /// `thin`, `wire`, `keep`, `batch`, `priority` and its parameters; for a node with a collector
+    /// `budget` (bytes a second, or `off`). Either all of them are changed, or none.
     pub settings: Vec<Setting>,
-    /// Whether this outlives a restart of the node.
+    /// Whether the settings outlive a restart of the node.
     pub keep: bool,
 }
 
 impl Command {
-    /// A command to the node with this UUID to describe itself.
+    /// Makes a command that asks the node with this UUID to describe itself.
     pub fn to(node: &str) -> Command {
         Command { node: node.to_owned(), ..Command::default() }
     }
 }
 
-/// What has become of a [`Command`].
+/// The result of a [`Command`].
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::CommandReply")]
 pub struct CommandReply {
-    /// Why nothing was done, or why it does not outlive a restart; empty if all was done.
+    /// Why nothing was done, or why the settings do not outlive a restart; empty if the command
+    /// succeeded completely.
     pub refused: Vec<Refusal>,
-    /// What the node is, if that was asked for.
+    /// The description of the node, if the command asked for it.
     pub description: Option<NodeDescription>,
 }
 
 impl CommandReply {
-    /// Whether all was done.
+    /// Returns whether the command succeeded completely.
     pub fn is_done(&self) -> bool {
         self.refused.is_empty()
     }
 
-    /// Why not all was done, in one line; empty if it was.
+    /// Returns the reasons of all refusals in one line; empty if there are none.
     pub fn problem(&self) -> String {
         in_one_line(&self.refused)
     }
@@ -162,19 +164,19 @@ impl CommandReply {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::Refusal", nested)]
 pub struct Refusal {
-    /// The setting; empty if it is about the whole command.
+    /// The setting; empty if the refusal is about the whole command.
     pub setting: String,
-    /// The kind of the reason, for programs.
+    /// The reason in machine-readable form.
     pub reason: Reason,
-    /// The reason, for people.
+    /// The reason in human-readable form.
     pub text: String,
 }
 
-/// The kinds of reasons.
+/// The reasons of a [`Refusal`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "telemetry::Reason", nested)]
 pub enum Reason {
-    /// It cannot be done now, or not at all: the text says why.
+    /// The command cannot be executed now, or not at all: the text says why.
     #[default]
     Impossible,
     /// The command is for another node of this name.
@@ -185,11 +187,11 @@ pub enum Reason {
     UnknownSetting,
     /// The setting cannot have this value.
     BadValue,
-    /// It was done, but does not outlive a restart.
+    /// The command was executed, but its settings do not outlive a restart.
     NotKept,
 }
 
-/// Why a node does not change as it was told to: at least one [`Refusal`].
+/// Why a node does not execute a command: at least one [`Refusal`].
 ///
 /// ```
 /// use polywire::Node;
@@ -219,14 +221,14 @@ fn in_one_line(refused: &[Refusal]) -> String {
 }
 
 impl Refused {
-    /// A refusal of the whole command.
+    /// Makes a refusal of the whole command.
     pub(crate) fn whole(reason: Reason, text: impl fmt::Display) -> Refused {
         Refused(vec![Refusal { setting: String::new(), reason, text: text.to_string() }])
     }
 }
 
 impl Refusal {
-    /// A setting that is wrong.
+    /// Makes the refusal of a setting that is wrong.
     pub(crate) fn of(setting: &Setting, error: &MeasureError) -> Refusal {
         let reason = match error {
             MeasureError::Unknown(_) => Reason::UnknownSetting,

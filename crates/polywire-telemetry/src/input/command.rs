@@ -1,4 +1,4 @@
-//! What a command prints: JSON, or words `NAME=VALUE`.
+//! The input `command`: reads the output of a command, JSON or words `NAME=VALUE`.
 
 use std::{
     io::Read as _,
@@ -25,10 +25,10 @@ const COMMAND: Parameter =
 const TIMEOUT: Parameter =
     Parameter { name: "timeout", summary: "Seconds after which the command is killed", default: "10" };
 
-/// The largest value of the parameter `timeout`.
+/// The maximum value of the parameter `timeout`, in seconds.
 const MOST_SECONDS: usize = 3600;
 
-/// The most bytes that a command may print.
+/// The maximum number of bytes that a command may print.
 const MOST_BYTES: u64 = 1 << 20;
 
 pub(super) const PROBE: ProbeType = ProbeType {
@@ -52,8 +52,8 @@ fn open(settings: &Settings) -> Result<Fetch, MeasureError> {
     Fetch::start(&format!("command '{command}'"), move || read(&output(&command, timeout)?))
 }
 
-/// What a command prints. It runs in a process group of its own, which is killed when its time is
-/// over, so that nothing of it is left.
+/// Runs a command and returns its output. The command runs in a process group of its own. When it
+/// times out, the whole group is killed, so that no process of it is left.
 fn output(command: &str, timeout: Duration) -> Result<String, String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
@@ -63,7 +63,7 @@ fn output(command: &str, timeout: Duration) -> Result<String, String> {
     let reading = thread::Builder::new().name("input-output".into()).spawn(move || {
         let mut text = String::new();
         let read = out.take(MOST_BYTES + 1).read_to_string(&mut text);
-        // Nobody waits any more if the time is over.
+        // After the timeout, the receiver is gone.
         let _ = tell.send(read.map(|_| text));
     });
     let text = match reading {
@@ -86,7 +86,7 @@ fn output(command: &str, timeout: Duration) -> Result<String, String> {
 fn kill(child: &Child) {
     let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(group) = group {
-        // Fails if all of it has ended.
+        // Fails if all processes of the group have ended.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
 }

@@ -1,4 +1,4 @@
-//! Figures that take a while to get: a thread gets them, so that no other probe waits.
+//! Slow figures: a separate thread obtains them, so that no other probe waits.
 
 use std::{
     sync::mpsc::{self, Receiver, Sender, TryRecvError},
@@ -8,26 +8,28 @@ use std::{
 use super::{Metrics, problem};
 use crate::{Measure, MeasureError, Moment};
 
-/// Gets figures by a function, each time that a sample is taken: the sample has what the function
-/// returned after the one before. The first one waits for nothing and has no figures.
+/// Obtains figures by a function on a thread of its own. Each sample takes the result of the call
+/// that the previous sample started, and starts the next call. The first sample does not wait and
+/// fails, because there is no result yet.
 pub struct Fetch {
     what: String,
-    /// Asks for the next figures. Dropping it ends the thread, when the function returns.
+    /// Requests the next figures. Dropping it ends the thread when the function returns.
     ask: Sender<()>,
     got: Receiver<Result<Metrics, String>>,
-    /// They have been asked for and have not come.
+    /// Whether figures are requested and have not arrived yet.
     is_asked: bool,
 }
 
 impl Fetch {
-    /// `what` is what the function gets, for errors. Fails if the system has no more threads.
+    /// Starts the thread. `what` names the source of the figures in errors. Fails if the system has
+    /// no more threads.
     pub fn start(
         what: &str,
         mut get: impl FnMut() -> Result<Metrics, String> + Send + 'static,
     ) -> Result<Fetch, MeasureError> {
         let (ask, asked) = mpsc::channel();
         let (give, got) = mpsc::channel();
-        // It ends when nobody asks, or nobody takes what it got.
+        // The thread ends when the `Fetch` is dropped.
         let work = move || while asked.recv().is_ok_and(|()| give.send(get()).is_ok()) {};
         let started = thread::Builder::new().name("input".into()).spawn(work);
         started.map_err(|error| problem(what, format!("cannot start a thread: {error}")))?;
@@ -40,7 +42,7 @@ impl Measure<Metrics> for Fetch {
         let got = self.got.try_recv();
         self.is_asked &= got.is_err();
         if !self.is_asked {
-            // Fails if the thread has panicked, which the next sample tells.
+            // Fails if the thread has panicked; the next sample reports that.
             self.is_asked = self.ask.send(()).is_ok();
         }
         match got {

@@ -1,10 +1,10 @@
-//! JSON values as numbers and texts with names.
+//! Flattens JSON values into named numbers and texts.
 
 use serde_json::Value;
 
 use super::{Label, MOST_METRICS, Metric, Metrics, registry::MOST_NAME_BYTES};
 
-/// Adds the numbers and texts of a JSON value, with the names of their members and points between.
+/// Adds the numbers and texts of a JSON value. A name is the path of members, joined by points.
 pub(super) fn flatten(path: &mut String, value: &Value, sample: &mut Metrics) {
     let mut below = |name: &str, value: &Value, sample: &mut Metrics| {
         let len = path.len();
@@ -25,7 +25,7 @@ pub(super) fn flatten(path: &mut String, value: &Value, sample: &mut Metrics) {
     }
 }
 
-/// Adds a number, or what is no number as a text.
+/// Adds a number, or the text if there is no number.
 pub(super) fn add(sample: &mut Metrics, name: &str, number: Option<f64>, text: &str) {
     let is_long = name.len() + text.len() > MOST_NAME_BYTES;
     if is_long || sample.metrics.len() + sample.texts.len() >= MOST_METRICS {

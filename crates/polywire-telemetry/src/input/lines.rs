@@ -1,4 +1,4 @@
-//! JSON lines: programs of any language send values to a Unix socket.
+//! The input `lines`: programs of any language send values as JSON lines to a Unix socket.
 
 use std::{
     collections::BTreeMap,
@@ -28,10 +28,10 @@ use crate::{Measure, MeasureError, Moment, Parameter, ProbeType, Settings, probe
 const PATH: Parameter =
     Parameter { name: "path", summary: "Unix socket for datagrams, which the node makes", default: "" };
 
-/// How often the thread looks whether the probe is still there.
+/// How often the thread checks whether the probe still exists.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The most bytes of a datagram.
+/// The maximum size of a datagram in bytes.
 const MOST_BYTES: usize = 1 << 18;
 
 pub(super) const PROBE: ProbeType = ProbeType {
@@ -53,7 +53,7 @@ struct Values {
     texts: Mutex<BTreeMap<String, String>>,
 }
 
-/// The values, and the thread that changes them until this is dropped.
+/// The values. A thread updates them until the server is dropped.
 struct Server {
     values: Arc<Values>,
     path: PathBuf,
@@ -74,7 +74,8 @@ fn open(settings: &Settings) -> Result<Server, MeasureError> {
     Ok(server)
 }
 
-/// Makes a socket for processes of this user. One that a process has left behind is replaced.
+/// Creates a socket that only this user's processes can use. A stale socket of an ended process is
+/// replaced.
 fn bind(path: &Path) -> io::Result<UnixDatagram> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         match UnixDatagram::unbound()?.connect(path) {
@@ -89,7 +90,7 @@ fn bind(path: &Path) -> io::Result<UnixDatagram> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Somebody may have removed it.
+        // Another process may have removed the socket.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -110,14 +111,14 @@ fn receive(socket: &UnixDatagram, values: &Weak<Values>) {
             Ok(len) if len > MOST_BYTES => values.registry.refuse(),
             Ok(len) => values.take(bytes.get(..len).unwrap_or_default()),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-            // An error of the socket does not end by itself: it must not take all processor time.
+            // An error of the socket may be permanent: the thread must not use all processor time.
             Err(_) => thread::sleep(TICK),
         }
     }
 }
 
 impl Values {
-    /// Takes the lines of a datagram. Those that cannot be read are counted.
+    /// Applies the lines of a datagram. Invalid lines are counted as refused.
     fn take(&self, datagram: &[u8]) {
         for line in datagram.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             match parse(line) {
@@ -132,7 +133,7 @@ impl Values {
         flatten(&mut probe, value, &mut found);
         (0..found.refused).for_each(|_| self.registry.refuse());
         for metric in found.metrics {
-            // The registry counts what it refuses.
+            // The registry counts the figures that it refuses.
             self.registry.gauge(Key::new(metric.name, Vec::new())).iter().for_each(|gauge| gauge.set(metric.value));
         }
         let mut texts = self.texts.lock();
@@ -145,7 +146,7 @@ impl Values {
     }
 }
 
-/// `{"probe":NAME,"value":VALUE}`.
+/// Parses `{"probe":NAME,"value":VALUE}`.
 fn parse(line: &[u8]) -> Option<(String, Value)> {
     let Value::Object(mut members) = serde_json::from_slice(line).ok()? else { return None };
     let (Value::String(probe), value) = (members.remove("probe")?, members.remove("value")?) else { return None };

@@ -1,8 +1,8 @@
-//! Inputs: probes whose figures other programs measure. They are in one table, [`INPUTS`], with a
-//! file each. A node runs them only if its configuration names them.
+//! Inputs: probes whose figures other programs measure. The table [`INPUTS`] lists them, and each
+//! has a file here. A node runs an input only if its configuration names it.
 //!
-//! All of them have samples of one type, [`Metrics`], because the names of their figures are known
-//! only when they come.
+//! The samples of all inputs have one type, [`Metrics`], because the names of the figures are known
+//! only at run time.
 //!
 //! ```
 //! use polywire_telemetry::{
@@ -18,7 +18,7 @@
 //! let probe = (input.open)(&Host::this(), &settings)?;
 //! assert_eq!(probe.schema().name(), "telemetry::Metrics");
 //!
-//! // What a handler of such samples may look at.
+//! // A handler of such samples can read these members.
 //! let label = Label { name: "pump".into(), value: "1".into() };
 //! let level = Metric { name: "level".into(), labels: vec![label], kind: MetricKind::Gauge, value: 2.5 };
 //! let sample = Metrics { metrics: vec![level], ..Metrics::default() };
@@ -49,10 +49,10 @@ pub use trace::TraceLayer;
 
 use crate::{MeasureError, Pdl, ProbeType, Uuid};
 
-/// The inputs, in the order of lists.
+/// The inputs, in the order in which lists show them.
 pub static INPUTS: &[ProbeType] = &[command::PROBE, lines::PROBE, prometheus::PROBE, statsd::PROBE];
 
-/// The identity of the type of all inputs.
+/// The UUID of the type that all inputs share.
 const UUID: Uuid = Uuid::of(0xc3a6d3a4_9b0a_4f5b_8a0e_2c1d0f7d5e61);
 
 const VERSION: &str = "1.0";
@@ -67,9 +67,10 @@ pub struct Metrics {
     pub metrics: Vec<Metric>,
     /// Distributions, by name and labels.
     pub distributions: Vec<MetricDistribution>,
-    /// Values that are no numbers.
+    /// Values that are not numbers.
     pub texts: Vec<Label>,
-    /// What could not be read since the start: lines, values, or names beyond the limit.
+    /// The number of lines, values and names that were refused since the start: invalid, or beyond
+    /// the limit.
     pub refused: u64,
 }
 
@@ -77,49 +78,49 @@ pub struct Metrics {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Message)]
 #[polywire(name = "telemetry::Label", nested)]
 pub struct Label {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: String,
 }
 
-/// What a number means.
+/// The meaning of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Message)]
 #[polywire(name = "telemetry::MetricKind", nested)]
 pub enum MetricKind {
-    /// Nobody has said so.
+    /// The source does not specify the meaning.
     #[default]
     Untyped,
-    /// It rises from the start of what counts.
+    /// A count that rises from the start of the source.
     Counter,
-    /// It is how things are now.
+    /// A current value.
     Gauge,
 }
 
-/// A number.
+/// A number with its name.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::Metric", nested)]
 pub struct Metric {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What else tells it from others, by name.
+    /// The labels that, with the name, identify the number; sorted by name.
     pub labels: Vec<Label>,
-    /// What it means.
+    /// The meaning of the number.
     pub kind: MetricKind,
     /// The number.
     pub value: f64,
 }
 
-/// How numbers are distributed. All but `count` is about those since the previous sample, and 0 if
-/// there are none.
+/// A distribution of numbers. All members but `count` describe the numbers since the previous
+/// sample, and are 0 if there were none.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::MetricDistribution", nested)]
 pub struct MetricDistribution {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What else tells it from others, by name.
+    /// The labels that, with the name, identify the distribution; sorted by name.
     pub labels: Vec<Label>,
-    /// How many numbers there were since the start.
+    /// The number of observations since the start.
     pub count: u64,
     /// The smallest number.
     pub least: f64,
@@ -137,12 +138,12 @@ pub(crate) fn problem(what: &str, problem: impl std::fmt::Display) -> MeasureErr
     MeasureError::Input { what: what.to_owned(), problem: problem.to_string() }
 }
 
-/// A parameter that must be set.
+/// Makes the error for a parameter that must be set.
 fn needed(parameter: &crate::Parameter, expected: &str) -> MeasureError {
     MeasureError::Value { parameter: parameter.name.to_owned(), value: String::new(), expected: expected.to_owned() }
 }
 
-/// The probe of the figures that a program has in a [`Registry`](registry::Registry).
+/// Makes the type of a probe whose figures a program has in a [`Registry`](registry::Registry).
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 const fn of_program(name: &'static str, summary: &'static str) -> ProbeType {
     ProbeType {
@@ -158,7 +159,7 @@ const fn of_program(name: &'static str, summary: &'static str) -> ProbeType {
     }
 }
 
-/// Adds it to a node.
+/// Adds the probe of a registry to a node.
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 fn add_program(
     agent: &mut crate::Agent,

@@ -1,4 +1,5 @@
-//! Prometheus: figures that a program serves over HTTP in the text format of its exporters.
+//! The input `prometheus`: reads figures that a program serves over HTTP in the text format of
+//! Prometheus exporters.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,10 +13,10 @@ const URL: Parameter =
 
 const TIMEOUT: Parameter = Parameter { name: "timeout", summary: "Seconds that the server may take", default: "10" };
 
-/// The largest value of the parameter `timeout`.
+/// The maximum value of the parameter `timeout`, in seconds.
 const MOST_SECONDS: usize = 3600;
 
-/// The most bytes of a reply.
+/// The maximum size of a reply in bytes.
 const MOST_BYTES: usize = 16 << 20;
 
 pub(super) const PROBE: ProbeType = ProbeType {
@@ -47,7 +48,7 @@ fn open(settings: &Settings) -> Result<Fetch, MeasureError> {
     })
 }
 
-/// Reads the text format. Lines that are wrong are counted.
+/// Parses the text format. Invalid lines are counted as refused.
 fn read(text: &str) -> Metrics {
     let (mut sample, mut kinds) = (Metrics::default(), BTreeMap::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -71,7 +72,8 @@ fn read(text: &str) -> Metrics {
     sample
 }
 
-/// The parts of a histogram or a summary rise, apart from quantiles.
+/// Returns the kind of a figure. The parts of a histogram or a summary are counters, except for
+/// quantiles.
 fn kind_of(kinds: &BTreeMap<&str, &str>, name: &str) -> MetricKind {
     let part = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
     match (kinds.get(name), part.and_then(|whole| kinds.get(whole))) {
@@ -81,7 +83,7 @@ fn kind_of(kinds: &BTreeMap<&str, &str>, name: &str) -> MetricKind {
     }
 }
 
-/// `NAME{LABEL="VALUE",..} VALUE [TIME]`.
+/// Parses `NAME{LABEL="VALUE",..} VALUE [TIME]`.
 fn parse(line: &str) -> Option<(&str, Vec<Label>, f64)> {
     let end = line.find(|c: char| c == '{' || c.is_ascii_whitespace())?;
     let (name, rest) = line.split_at(end);
@@ -96,7 +98,7 @@ fn parse(line: &str) -> Option<(&str, Vec<Label>, f64)> {
     (is_over && !name.is_empty()).then_some((name, labels, value))
 }
 
-/// The labels up to the closing brace, and what follows it.
+/// Parses the labels up to the closing brace, and returns them and the rest of the text.
 fn labels(mut text: &str) -> Option<(Vec<Label>, &str)> {
     let mut labels = Vec::new();
     loop {
@@ -112,7 +114,7 @@ fn labels(mut text: &str) -> Option<(Vec<Label>, &str)> {
     }
 }
 
-/// A text up to the closing quote, and what follows it.
+/// Parses a text up to the closing quote, and returns it and the rest of the text.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -143,7 +145,7 @@ mod tests {
     use crate::{Measure as _, Moment};
 
     proptest! {
-        /// Whatever a server sends: each line is a figure, a comment, or counted.
+        /// Each line that a server sends is a figure, a comment, or counted as refused.
         #[test]
         fn any_text_is_read(lines in prop::collection::vec("[a-z{}=\",\\\\ .0-9#é]{0,30}", 0..20)) {
             let sample = read(&lines.join("\n"));

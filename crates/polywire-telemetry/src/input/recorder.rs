@@ -14,22 +14,23 @@ use crate::{Agent, AgentError, ProbeType};
 
 static PROBE: ProbeType = super::of_program("metrics", "What the program measures by the crate metrics");
 
-/// Why a program's figures cannot be recorded.
+/// Why [`Recorder::install`] has failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecorderError {
-    /// The node cannot have the probe.
+    /// The node cannot add the probe.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// The process has a recorder already.
+    /// The process already has a recorder.
     #[error("the process has a recorder for the crate metrics already")]
     Taken,
 }
 
-/// Records what a program measures by the crate `metrics`, as samples of a probe.
+/// Records the figures that a program measures with the crate `metrics`, as samples of a probe.
 ///
-/// An update of a counter or gauge that the program holds takes an atomic exchange; one of a
-/// histogram an atomic addition. A histogram keeps whole millionths, to 1/32 of the number.
+/// An update of a counter or gauge that the program holds takes an atomic exchange; an update of a
+/// histogram takes an atomic addition. A histogram stores whole millionths, with an error of at
+/// most 1/32.
 ///
 /// ```
 /// use polywire::Node;
@@ -59,9 +60,9 @@ pub enum RecorderError {
 pub struct Recorder(Arc<Registry>);
 
 impl Recorder {
-    /// Becomes the recorder of the process, and adds a probe with all its figures to a node. Fails
-    /// if the process has a recorder. If the node cannot have the probe, the process keeps the
-    /// recorder.
+    /// Installs the recorder of the process, and adds a probe with all its figures to a node. Fails
+    /// if the process already has a recorder. If the node cannot add the probe, the recorder stays
+    /// installed.
     pub fn install(agent: &mut Agent, instance: &str) -> Result<(), RecorderError> {
         let registry = Arc::new(Registry::default());
         metrics::set_global_recorder(Recorder(registry.clone())).map_err(|_| RecorderError::Taken)?;
@@ -74,7 +75,7 @@ fn key(key: &MetricKey) -> Key {
     Key::new(key.name(), key.labels().map(label).collect())
 }
 
-/// What the registry refuses is counted there, and changes nothing here.
+/// The registry counts the figures that it refuses; their updates then have no effect.
 impl metrics::Recorder for Recorder {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 

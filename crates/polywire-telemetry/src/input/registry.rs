@@ -1,4 +1,4 @@
-//! Figures by name: counters, gauges and distributions that any thread may change.
+//! Figures by name: counters, gauges and distributions that any thread may update.
 
 use std::{
     collections::BTreeMap,
@@ -13,19 +13,20 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{Label, Metric, MetricDistribution, MetricKind, Metrics};
 use crate::{Cell as _, Distribution, Histogram};
 
-/// The most names, each with its labels, of an input. Further ones are refused and counted.
+/// The maximum number of figures (names with their labels) of an input. Further ones are refused
+/// and counted.
 pub const MOST_METRICS: usize = 10_000;
 
-/// The most bytes of a name with its labels, or with its text.
+/// The maximum number of bytes of a name with its labels, or with its text.
 pub const MOST_NAME_BYTES: usize = 4096;
 
-/// Numbers of a distribution are kept as whole multiples of this. A histogram knows whole numbers.
+/// The unit in which distributions store numbers, because a histogram stores whole numbers only.
 const GRAIN: f64 = 1e-6;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub name: String,
-    /// Sorted.
+    /// The labels, sorted.
     pub labels: Vec<Label>,
 }
 
@@ -40,15 +41,15 @@ impl Key {
     }
 }
 
-/// A number that threads change by adding and setting; kept as the bits of a double.
+/// A number that threads add to and set; stored as the bits of a double.
 #[derive(Debug, Default)]
 pub struct Number(AtomicU64);
 
-/// The bits of a number that nobody has set yet: one of the many that are not a number.
+/// The bits of a number that was never set: one of the many NaNs.
 const UNSET: u64 = u64::MAX;
 
 impl Number {
-    /// One that is left out of samples until it is set, or added to.
+    /// Makes a number that samples leave out until it is set or added to.
     fn unset() -> Number {
         Number(UNSET.into())
     }
@@ -59,15 +60,15 @@ impl Number {
 
     pub fn add(&self, more: f64) {
         let add = |bits| Some((number(bits).unwrap_or(0.0) + more).to_bits());
-        // The closure never declines.
+        // Cannot fail: the closure never returns `None`.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Sets it unless it is higher.
+    /// Raises the number to `value`, unless it is higher.
     #[cfg(feature = "metrics")]
     pub fn raise(&self, value: f64) {
         let raise = |bits| Some(number(bits).unwrap_or(0.0).max(value).to_bits());
-        // The closure never declines.
+        // Cannot fail: the closure never returns `None`.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, raise);
     }
 
@@ -80,14 +81,14 @@ fn number(bits: u64) -> Option<f64> {
     (bits != UNSET).then(|| f64::from_bits(bits))
 }
 
-/// Numbers from 0 up.
+/// The distribution of numbers from 0 up.
 #[derive(Default)]
 pub struct Spread(Histogram);
 
 impl Spread {
-    /// Counts a number that stands for so many. One below 0, or none, counts as 0.
+    /// Counts a number `times` times. A negative number and NaN count as 0.
     pub fn observe(&self, number: f64, times: u64) {
-        // Beyond the range, the conversion takes the nearest end of it.
+        // The conversion saturates at the ends of the range.
         self.0.observe_times((number / GRAIN).round() as u64, times);
     }
 
@@ -117,7 +118,7 @@ enum Figure {
     Spread(Arc<Spread>),
 }
 
-/// Figures by name. A name has one kind; another one is refused.
+/// Figures by name. A name keeps its kind; requests for another kind are refused.
 #[derive(Default)]
 pub struct Registry {
     figures: Mutex<BTreeMap<Key, Figure>>,
@@ -125,8 +126,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The counter of this name; a new one if there is none. `None` if it is refused, which is
-    /// counted.
+    /// Returns the counter of this name, and makes it if it does not exist. Returns `None` and
+    /// counts a refusal if the name is not possible.
     pub fn counter(&self, key: Key) -> Option<Arc<Number>> {
         match self.figure(key, || Figure::Counter(Arc::default()))? {
             Figure::Counter(number) => Some(number),
@@ -148,20 +149,20 @@ impl Registry {
         }
     }
 
-    /// Counts something that cannot be read. The log tells of the first one.
+    /// Counts an invalid value. The first one is logged.
     pub fn refuse(&self) {
         if self.refused.fetch_add(1, Ordering::Relaxed) == 0 {
             log::warn!("an input has a value that is refused; the samples count them");
         }
     }
 
-    /// Counts something that is refused in place of a figure.
+    /// Counts a figure that is refused.
     fn none<T>(&self) -> Option<T> {
         self.refuse();
         None
     }
 
-    /// Writes all figures over an older sample.
+    /// Replaces a sample by the current figures.
     pub fn read(&self, sample: &mut Metrics) {
         *sample = Metrics { refused: self.refused.load(Ordering::Relaxed), ..Metrics::default() };
         for (key, figure) in &*self.lock() {
@@ -183,7 +184,7 @@ impl Registry {
             return Some(figure.clone());
         }
         if figures.len() >= MOST_METRICS || key.bytes() > MOST_NAME_BYTES {
-            // The log may be counted here as well.
+            // The lock is released first: the log may itself write to this registry.
             drop(figures);
             return self.none();
         }

@@ -1,4 +1,4 @@
-//! StatsD: programs send figures as datagrams, `NAME:VALUE|TYPE`.
+//! The input `statsd`: programs send figures as datagrams, `NAME:VALUE|TYPE`.
 
 use std::{
     io,
@@ -22,13 +22,13 @@ const ADDRESS: Parameter = Parameter {
     default: "127.0.0.1:8125",
 };
 
-/// How often the thread looks whether the probe is still there.
+/// How often the thread checks whether the probe still exists.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The longest datagram of UDP.
+/// The maximum size of a UDP datagram in bytes.
 const MOST_BYTES: usize = 1 << 16;
 
-/// The most values that one stands for, however small its `@RATE` is.
+/// The maximum number of values that one value stands for, however small its `@RATE` is.
 const MOST_TIMES: f64 = 1e6;
 
 pub(super) const PROBE: ProbeType = ProbeType {
@@ -43,7 +43,7 @@ pub(super) const PROBE: ProbeType = ProbeType {
     open: |_, settings| open(settings).map(boxed::<Metrics>),
 };
 
-/// The figures, and the thread that changes them until this is dropped.
+/// The figures. A thread updates them until the server is dropped.
 struct Server(Arc<Registry>);
 
 fn open(settings: &Settings) -> Result<Server, MeasureError> {
@@ -77,13 +77,13 @@ fn receive(socket: &UdpSocket, registry: &Weak<Registry>) {
         match socket.recv(&mut bytes) {
             Ok(len) => take(&registry, bytes.get(..len).unwrap_or_default()),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-            // An error of the socket does not end by itself: it must not take all processor time.
+            // An error of the socket may be permanent: the thread must not use all processor time.
             Err(_) => thread::sleep(TICK),
         }
     }
 }
 
-/// Takes the lines of a datagram. Those that cannot be read are counted.
+/// Applies the lines of a datagram. Invalid lines are counted as refused.
 fn take(registry: &Registry, datagram: &[u8]) {
     for line in datagram.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
         let done = std::str::from_utf8(line).ok().and_then(|line| parse(line.trim()));
@@ -99,11 +99,11 @@ struct Line<'a> {
     value: &'a str,
     number: f64,
     kind: &'a str,
-    /// The part of the events that the sender tells.
+    /// The fraction of the events that the sender reports.
     rate: f64,
 }
 
-/// `NAME:VALUE|TYPE`, then in any order `|@RATE` and `|#NAME:VALUE,..`.
+/// Parses `NAME:VALUE|TYPE`, then in any order `|@RATE` and `|#NAME:VALUE,..`.
 fn parse(line: &str) -> Option<Line<'_>> {
     let (name, rest) = line.split_once(':').filter(|(name, _)| !name.is_empty())?;
     let mut parts = rest.split('|');
@@ -128,12 +128,12 @@ fn label(tag: &str) -> Label {
 }
 
 impl Line<'_> {
-    /// Changes the figure. The registry counts what it refuses.
+    /// Updates the figure. The registry counts the figures that it refuses.
     fn apply(self, registry: &Registry) {
         let Line { key, value, number, kind, rate } = self;
         match kind {
             "c" => registry.counter(key).iter().for_each(|counter| counter.add(number / rate)),
-            // A sign means a change.
+            // A value with a sign is a change.
             "g" if value.starts_with(['+', '-']) => registry.gauge(key).iter().for_each(|gauge| gauge.add(number)),
             "g" => registry.gauge(key).iter().for_each(|gauge| gauge.set(number)),
             "ms" | "h" | "d" => {
@@ -153,7 +153,7 @@ mod tests {
     use crate::input::MetricKind;
 
     proptest! {
-        /// Whatever a program sends: each line changes a figure or is counted.
+        /// Each line that a program sends updates a figure or is counted as refused.
         #[test]
         fn any_datagram_is_taken(lines in prop::collection::vec("[ab]{0,2}[:|@#,+-]{0,3}[0-9.]{0,3}[|@#cghmsd:]{0,6}", 0..20)) {
             let registry = Registry::default();

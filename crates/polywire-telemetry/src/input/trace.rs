@@ -1,4 +1,4 @@
-//! What programs report by the crate `tracing`.
+//! The events and spans that programs report with the crate `tracing`.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
 
@@ -19,7 +19,8 @@ use crate::{Agent, AgentError, ProbeType};
 
 static PROBE: ProbeType = super::of_program("trace", "What the program reports by the crate tracing");
 
-/// Counts what a program reports by the crate `tracing`, as samples of a probe.
+/// Counts the events and spans that a program reports with the crate `tracing`, as samples of a
+/// probe.
 ///
 /// | figure | is |
 /// |---|---|
@@ -27,7 +28,8 @@ static PROBE: ProbeType = super::of_program("trace", "What the program reports b
 /// | `span_seconds`, with labels `span` and `target` | how long spans were open |
 /// | `NAME` | of the fields `counter.NAME` and `monotonic_counter.NAME` of events the sum, of `gauge.NAME` the latest number, of `histogram.NAME` the distribution |
 ///
-/// An event takes an atomic addition behind a shared lock, and a lock for each such field.
+/// An event takes an atomic addition behind a shared lock, and one lock for each field that is a
+/// figure.
 ///
 /// ```
 /// use polywire::Node;
@@ -56,16 +58,17 @@ static PROBE: ProbeType = super::of_program("trace", "What the program reports b
 /// ```
 pub struct TraceLayer {
     registry: Arc<Registry>,
-    /// The figures of the places in the program that report.
+    /// The figures of each callsite in the program.
     events: Places<Number>,
     spans: Places<Spread>,
 }
 
-/// What a place has; `None` if it was refused.
+/// The figure of each callsite; `None` if the registry refused it.
 type Places<T> = RwLock<HashMap<Identifier, Option<Arc<T>>>>;
 
 impl TraceLayer {
-    /// Adds a probe to a node, and gives the layer that fills it, for a `tracing_subscriber`.
+    /// Adds a probe to a node, and returns the layer for a `tracing_subscriber` that fills the
+    /// probe.
     pub fn install(agent: &mut Agent, instance: &str) -> Result<TraceLayer, AgentError> {
         let layer = TraceLayer { registry: Arc::default(), events: RwLock::default(), spans: RwLock::default() };
         add_program(agent, &PROBE, instance, layer.registry.clone())?;
@@ -110,8 +113,8 @@ impl fmt::Debug for TraceLayer {
     }
 }
 
-/// The figure of a place. A program has as many places as it was written with, so the map needs no
-/// bound; the registry has one.
+/// Returns the figure of a callsite. The number of callsites is fixed in the program, so the map
+/// needs no limit; the registry has one.
 fn of_place<T>(
     places: &Places<T>,
     metadata: &'static Metadata<'static>,
@@ -120,7 +123,8 @@ fn of_place<T>(
     let place = metadata.callsite();
     let known = places.read().get(&place).cloned();
     known.unwrap_or_else(|| {
-        // Not while a lock is held: the registry may write to the log, which may come back here.
+        // No lock may be held here: the registry may write to the log, which may call this layer
+        // again.
         let fresh = fresh();
         places.write().insert(place, fresh.clone());
         fresh
@@ -132,7 +136,7 @@ fn key(name: &str, own: (&str, &str), metadata: &Metadata<'_>) -> Key {
     Key::new(name, vec![label(own), label(("target", metadata.target()))])
 }
 
-/// What a field of an event changes.
+/// The kind of figure that a field of an event updates.
 #[derive(Clone, Copy)]
 enum Figure {
     Counter,
@@ -141,7 +145,7 @@ enum Figure {
 }
 
 impl Figure {
-    /// By the name of the field; the second value is that of the figure.
+    /// Parses the name of a field. The second value is the name of the figure.
     fn of(field: &str) -> Option<(Figure, &str)> {
         let (word, name) = field.split_once('.').filter(|(_, name)| !name.is_empty())?;
         let figure = match word {
@@ -154,11 +158,11 @@ impl Figure {
     }
 }
 
-/// Takes the numbers in the fields of an event.
+/// Visits the fields of an event and updates the figures of those that are numbers.
 struct Fields<'a>(&'a Registry);
 
 impl Fields<'_> {
-    /// The registry counts what it refuses.
+    /// Updates the figure of a field. The registry counts the figures that it refuses.
     fn take(&self, field: &Field, number: f64) {
         let Some((figure, name)) = Figure::of(field.name()) else { return };
         if !number.is_finite() {

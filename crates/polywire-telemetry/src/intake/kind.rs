@@ -1,4 +1,5 @@
-//! Types and formats of streams: those of many nodes share a decoder.
+//! Types and formats of streams. Streams of many nodes with the same type and format share a
+//! decoder.
 
 use std::{
     collections::BTreeMap,
@@ -15,14 +16,14 @@ use polywire::{
 use super::Rejection;
 use crate::packet::StreamDescription;
 
-/// A type and a format.
+/// The type and the format of streams.
 pub struct Kind {
     schema: Schema,
     key: Key,
     decoder: OnceLock<Result<Decoder<Record>, String>>,
 }
 
-/// What is needed to make a decoder.
+/// The input from which a decoder is made.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     schema: Vec<u8>,
@@ -32,29 +33,29 @@ struct Key {
 }
 
 impl Kind {
-    /// The type of the samples.
+    /// Returns the type of the samples.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The encoded type, as it came.
+    /// Returns the encoded type, as it was received.
     pub fn schema_bytes(&self) -> &[u8] {
         &self.key.schema
     }
 
-    /// The document that configures the format; empty if there is none.
+    /// Returns the document that configures the format; empty if there is none.
     pub fn configuration(&self) -> &[u8] {
         &self.key.configuration
     }
 
-    /// Whether the stream has this type and format.
+    /// Returns whether the stream has this type and format.
     pub(super) fn is_of(&self, stream: &StreamDescription) -> bool {
         let Key { schema, codec, options, configuration } = &self.key;
         (schema, codec, options, configuration)
             == (&stream.schema, &stream.codec, &stream.options, &stream.configuration)
     }
 
-    /// The decoder, which the first call makes.
+    /// Returns the decoder. The first call makes it.
     pub(super) fn decoder(&self) -> Result<&Decoder<Record>, &str> {
         let made = self.decoder.get_or_init(|| self.key.decoder(&self.schema));
         made.as_ref().map_err(String::as_str)
@@ -90,7 +91,7 @@ impl Key {
     }
 }
 
-/// The kinds that streams have.
+/// The kinds of all streams.
 pub(super) struct Kinds {
     most: usize,
     most_bytes: usize,

@@ -1,8 +1,8 @@
-//! The kept way, at the collector: takes node packets, and gives each sample once and in order.
+//! The intake of a collector: accepts node packets, and returns each sample once and in order.
 //!
-//! An [`Intake`] does no I/O and reads no clock. Its owner stores the samples, says so, and only
-//! then acknowledges their packets. With each sample it stores the [`Position`], so that a restart
-//! repeats nothing.
+//! An [`Intake`] does no I/O and reads no clock. Its owner stores the samples, reports that to the
+//! intake, and only then acknowledges their packets. It stores the [`Position`] of each sample with
+//! it, so that no sample is repeated after a restart.
 //!
 //! ```
 //! use polywire_telemetry::{
@@ -36,7 +36,7 @@
 //! assert!(PacketReply::default().is_stored());
 //! assert_eq!((intake.pending(), intake.positions().eq(positions.clone())), (0, true));
 //!
-//! // What a handler needs to know of a sample.
+//! // The members of a sample that a handler needs.
 //! let sample: &Sample = &samples[0];
 //! let stream: &Stream = sample.stream();
 //! assert_eq!((stream.node(), stream.description().instance.as_str()), (Uuid([7; 16]), "pump-1"));
@@ -45,14 +45,14 @@
 //! assert!(kind.configuration().is_empty() && sample.payload() == b"{\"pressure\":2.5}");
 //! assert_eq!((sample.time_ns(), sample.missing(), sample.reduction()), (1, 0, Reduction::None));
 //!
-//! // After a restart, a packet that is repeated has nothing new, and is acknowledged.
+//! // After a restart, a packet that is repeated has no new sample, and is acknowledged.
 //! let mut intake = Intake::new(IntakeLimits::default());
 //! positions.into_iter().for_each(|position| intake.recall(position));
 //! assert!(intake.take(&packet, None)?.samples.is_empty());
 //! let status: IntakeStatus = intake.status();
 //! assert_eq!(status.repeated, 1);
 //!
-//! // A stream that is not known, and a payload that is damaged.
+//! // A packet with an unknown stream, and a damaged payload.
 //! let mut other = NodePacket { start: 2, streams: Vec::new(), ..packet.clone() };
 //! let rejection: Rejection = intake.take(&other, None).unwrap_err();
 //! assert!(rejection.reply().unwrap().unknown);
@@ -61,7 +61,7 @@
 //! let taken = intake.take(&other, None)?;
 //! let latest: Ticket = taken.ticket;
 //! assert!(matches!(taken.samples[0].decode(), Err(DecodeError::Payload(_))));
-//! // The disk is full: the nodes are told nothing, and send the packets again.
+//! // The disk is full: the nodes get no acknowledgement, and send the packets again.
 //! intake.failed();
 //! assert_eq!(intake.take(&other, None)?.samples.len(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -89,26 +89,29 @@ use crate::{
     },
 };
 
-/// The starts of a node that are remembered. A node has data of one start in each packet, and few
-/// packets under way, so a packet that is repeated belongs to one of the latest starts.
+/// The number of starts of each node that are remembered. All samples in a packet belong to one
+/// start, and a node has few packets under way, so a repeated packet belongs to one of the latest
+/// starts.
 const STARTS: usize = 16;
 
-/// A sample may be stamped so much later than its packet before it counts as a fault of the clock.
+/// The tolerance in nanoseconds by which a sample's time may exceed its packet's time. Beyond it,
+/// the sample counts as a clock error.
 const AHEAD_NS: i64 = 1_000_000_000;
 
-/// What an intake accepts from all nodes together.
+/// The limits of what an intake accepts from all nodes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntakeLimits {
-    /// Nodes: 65,536 by default.
+    /// The maximum number of nodes: 65,536 by default.
     pub nodes: usize,
-    /// Streams of all nodes: 1,048,576 by default.
+    /// The maximum number of streams of all nodes: 1,048,576 by default.
     pub streams: usize,
-    /// Streams of one start of a node: 16,384 by default, as many as a node has.
+    /// The maximum number of streams of one start of a node: 16,384 by default, as many as a node
+    /// can have.
     pub streams_of_a_start: usize,
-    /// Pairs of type and format: 4096 by default.
+    /// The maximum number of pairs of type and format: 4096 by default.
     pub kinds: usize,
-    /// Bytes of their schemas and configuration documents: 64 MiB by default. In memory they take a
-    /// few times as much.
+    /// The maximum number of bytes of their schemas and configuration documents: 64 MiB by default.
+    /// They take a few times as much in memory.
     pub document_bytes: usize,
 }
 
@@ -119,41 +122,41 @@ impl Default for IntakeLimits {
     }
 }
 
-/// What an intake has counted, in samples.
+/// The counters of an intake, in samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IntakeStatus {
-    /// Given to the owner.
+    /// Samples that were returned to the owner.
     pub samples: u64,
-    /// Come again, and left out.
+    /// Samples that arrived again and were left out.
     pub repeated: u64,
-    /// Left out by the nodes: numbers that are missing.
+    /// Samples that never arrived: gaps in the sequence numbers, left by the nodes.
     pub missing: u64,
-    /// Stamped later than the packet that they came in.
+    /// Samples whose time is later than that of their packet.
     pub ahead: u64,
 }
 
-/// Why a packet is not taken. The reply to it is [`Rejection::reply`].
+/// Why a packet is not accepted. [`Rejection::reply`] returns the reply to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// The node has to send the packet again, with this stream.
+    /// The packet uses an undescribed stream. The node sends the packet again, with the
+    /// description.
     #[error("stream {0} is not known")]
     Unknown(u32),
-    /// The packet follows one that has not been taken. The node has to send both again.
+    /// The packet follows a packet that was not accepted. The node sends both again.
     #[error("the packet before it is missing")]
     OutOfOrder,
-    /// The packet cannot be right, whenever it comes.
+    /// The packet is invalid. It will be rejected whenever it is sent.
     #[error("{0}")]
     Wrong(String),
-    /// This intake has as many as it can have. The node must try again later: no reply, or an
-    /// error.
+    /// The intake has reached a limit. The node tries again later, after no reply or an error.
     #[error("the collector has {0} already")]
     Full(String),
 }
 
 impl Rejection {
-    /// What the node is told; `None` if the request is to fail, so that the node sends the packet
-    /// again after a while.
+    /// Returns the reply to the node; `None` if the request is to fail, so that the node sends the
+    /// packet again after a while.
     pub fn reply(&self) -> Option<PacketReply> {
         match self {
             Rejection::Unknown(_) | Rejection::OutOfOrder => {
@@ -165,49 +168,50 @@ impl Rejection {
     }
 }
 
-/// Takes node packets. There is an example at [the module](crate::intake).
+/// Accepts node packets. There is an example at [the module](crate::intake).
 pub struct Intake {
     limits: IntakeLimits,
     nodes: BTreeMap<Uuid, Starts>,
     streams: usize,
     kinds: Kinds,
-    /// Packets that were taken and are not known to be stored, in order.
+    /// Accepted packets that are not known to be stored, in order.
     pending: VecDeque<Pending>,
     taken: u64,
     status: IntakeStatus,
 }
 
-/// What is new in a packet.
+/// The result of accepting a packet.
 #[derive(Debug)]
 pub struct Taken {
-    /// The samples, in order.
+    /// The new samples, in order.
     pub samples: Vec<Sample>,
-    /// The packet is to be acknowledged when this is stored, also if it has nothing new: what it
-    /// repeats may not be stored yet.
+    /// The packet is acknowledged when all packets up to this ticket are stored. That also applies
+    /// to a packet without new samples: the samples that it repeats may not be stored yet.
     pub ticket: Ticket,
 }
 
-/// The place of a packet among all that were taken.
+/// The place of a packet in the order of all accepted packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// What is known of a node.
+/// The state of a node.
 #[derive(Default)]
 struct Starts {
-    /// The latest starts, the one used last at the end.
+    /// The latest starts; the most recently used one is last.
     latest: VecDeque<(u64, BTreeMap<u32, Progress>)>,
-    /// The number of the packet that was taken last; 0 if it is not known.
+    /// The number of the packet that was accepted last; 0 if it is not known.
     taken: u64,
 }
 
-/// How far a stream has come.
+/// The progress of a stream.
 #[derive(Clone, Default)]
 struct Progress {
-    /// The number that comes next.
+    /// The sequence number that is expected next.
     next: u64,
-    /// The same, of what is stored.
+    /// The first sequence number that is not stored yet.
     stored: u64,
-    /// Unknown after a restart of the collector, until the node describes it.
+    /// The description of the stream; after a restart of the collector `None` until the node sends
+    /// it.
     stream: Option<Arc<Stream>>,
 }
 
@@ -217,15 +221,16 @@ struct Pending {
 }
 
 impl Intake {
-    /// An intake that has seen nothing.
+    /// Makes an intake without any state.
     pub fn new(limits: IntakeLimits) -> Intake {
         let (nodes, pending) = (BTreeMap::new(), VecDeque::new());
         let kinds = Kinds::new(limits.kinds, limits.document_bytes);
         Intake { limits, nodes, streams: 0, kinds, pending, taken: 0, status: IntakeStatus::default() }
     }
 
-    /// Remembers a sample that was stored before a restart. The positions of a node must come in
-    /// the order in which its samples were stored; the last one of each stream is enough.
+    /// Restores the position of a sample that was stored before a restart. The positions of a node
+    /// must be given in the order in which its samples were stored; the last position of each
+    /// stream is enough.
     pub fn recall(&mut self, position: Position) {
         let Position { node, start, stream, sequence } = position;
         let before = self.streams_of(node);
@@ -235,12 +240,12 @@ impl Intake {
         self.streams = self.streams - before + self.streams_of(node);
     }
 
-    /// Takes a packet, and gives the samples in it that are new, in order. After an error, nothing
-    /// of the packet was taken.
+    /// Accepts a packet, and returns its new samples in order. After an error, the packet has no
+    /// effect.
     ///
-    /// `from` is the UUID of the node that the packet came from, where that is known
-    /// ([`LinkInfo::peer`](polywire::engine::LinkInfo)): a node sends packets of its own only. Give
-    /// `None` if a relay or another collector passes them on.
+    /// `from` is the UUID of the node that sent the packet, if it is known
+    /// ([`LinkInfo::peer`](polywire::engine::LinkInfo)): a node may send only its own packets. Pass
+    /// `None` if a relay or another collector forwards the packets.
     pub fn take(&mut self, packet: &NodePacket, from: Option<Uuid>) -> Result<Taken, Rejection> {
         let node = Uuid(packet.node);
         if from.is_some_and(|from| from != node) {
@@ -271,7 +276,7 @@ impl Intake {
         Ok(Taken { samples, ticket })
     }
 
-    /// The streams that the packet describes and that are new here.
+    /// Returns the streams that the packet describes and that this intake does not know yet.
     fn described(&mut self, node: Uuid, packet: &NodePacket) -> Result<BTreeMap<u32, Arc<Stream>>, Rejection> {
         let mut fresh: BTreeMap<u32, Arc<Stream>> = BTreeMap::new();
         for description in &packet.streams {
@@ -288,7 +293,7 @@ impl Intake {
             }
         }
         let of_start = self.nodes.get(&node).and_then(|starts| starts.get(packet.start));
-        // Those that were recalled count already.
+        // Recalled streams are counted already.
         let more = fresh.keys().filter(|number| of_start.is_none_or(|streams| !streams.contains_key(number))).count();
         if of_start.map_or(0, BTreeMap::len) + more > self.limits.streams_of_a_start {
             let most = self.limits.streams_of_a_start;
@@ -304,7 +309,7 @@ impl Intake {
         self.nodes.get(&node)?.get(start)?.get(&stream)?.stream.as_ref()
     }
 
-    /// Checks the samples before any of them is taken.
+    /// Checks the samples before any of them is accepted.
     fn check(
         &self,
         node: Uuid,
@@ -328,7 +333,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Leaves out the samples that were taken before, and counts those that are missing.
+    /// Removes the samples that were accepted before, and counts the missing ones.
     fn sift(&mut self, node: Uuid, packet: &NodePacket) -> Vec<Sample> {
         let mut status = self.status;
         let streams = self.start(node, packet.start);
@@ -351,8 +356,8 @@ impl Intake {
         samples
     }
 
-    /// All samples up to this packet are stored, in the order in which they were taken. Their
-    /// packets can be acknowledged.
+    /// Reports that all samples up to this packet are stored, in the order in which they were
+    /// accepted. Their packets can then be acknowledged.
     pub fn stored(&mut self, ticket: Ticket) {
         while let Some(pending) = self.pending.pop_front_if(|pending| pending.ticket <= ticket) {
             for position in pending.positions {
@@ -361,8 +366,9 @@ impl Intake {
         }
     }
 
-    /// Whatever was taken and not stored is lost, or may be. Its packets must not be acknowledged:
-    /// the nodes send them again, and their samples are taken again.
+    /// Reports that samples which were accepted and are not known to be stored may be lost. Their
+    /// packets must not be acknowledged: the nodes send them again, and their samples are accepted
+    /// again.
     pub fn failed(&mut self) {
         self.nodes.values_mut().for_each(|starts| starts.taken = 0);
         for pending in std::mem::take(&mut self.pending) {
@@ -372,18 +378,18 @@ impl Intake {
         }
     }
 
-    /// How many packets have been taken and are not known to be stored.
+    /// Returns the number of packets that were accepted and are not known to be stored.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// What has been counted since this intake was made.
+    /// Returns the counters since this intake was made.
     pub fn status(&self) -> IntakeStatus {
         self.status
     }
 
-    /// The position of the last sample that is stored, for each stream: what [`Intake::recall`]
-    /// needs after a restart, for owners that do not keep positions with samples.
+    /// Returns the position of the last stored sample of each stream: the input of
+    /// [`Intake::recall`] after a restart, for owners that do not store positions with samples.
     pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
         self.nodes.iter().flat_map(|(node, starts)| {
             starts.latest.iter().flat_map(move |(start, streams)| {
@@ -399,14 +405,14 @@ impl Intake {
         self.nodes.get(&node).map_or(0, Starts::streams)
     }
 
-    /// How far the stream of a position has come; `None` if its start has been forgotten.
+    /// Returns the progress of the stream of a position; `None` if its start has been forgotten.
     fn progress(&mut self, Position { node, start, stream, .. }: Position) -> Option<&mut Progress> {
         let starts = &mut self.nodes.get_mut(&node)?.latest;
         let (_, streams) = starts.iter_mut().rev().find(|(known, _)| *known == start)?;
         streams.get_mut(&stream)
     }
 
-    /// The streams of a start of a node, which counts as used.
+    /// Returns the streams of a start of a node, and marks the start as the most recently used one.
     fn start(&mut self, node: Uuid, start: u64) -> &mut BTreeMap<u32, Progress> {
         self.nodes.entry(node).or_default().used(start)
     }

@@ -1,4 +1,4 @@
-//! A sample that an intake gives to its owner, and where it stands.
+//! A sample that an intake returns to its owner, and its position.
 
 use std::{fmt, sync::Arc};
 
@@ -13,16 +13,16 @@ use crate::{
     packet::{DataPacket, Reduction, StreamDescription},
 };
 
-/// Which sample. No other sample of any node ever has the same position.
+/// The unique position of a sample: no two samples of any nodes have the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The node.
     pub node: Uuid,
-    /// The start of the node that numbered it.
+    /// The start of the node during which the sample was numbered.
     pub start: u64,
     /// The stream of that start.
     pub stream: u32,
-    /// The number in the stream.
+    /// The sequence number in the stream.
     pub sequence: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Stream {
     kind: Arc<Kind>,
 }
 
-/// A sample, as it came.
+/// A sample, as it was received.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub(super) stream: Arc<Stream>,
@@ -48,10 +48,10 @@ pub struct Sample {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// There is no decoder for the stream: its format is unknown here, or does not fit its type.
+    /// The stream has no decoder: its format is unknown here, or does not fit its type.
     #[error("{0}")]
     Format(String),
-    /// The payload is wrong.
+    /// The payload is invalid.
     #[error(transparent)]
     Payload(#[from] CodecError),
 }
@@ -68,7 +68,7 @@ impl Stream {
         Stream { node, start, description, kind }
     }
 
-    /// Whether this is the stream that is described.
+    /// Returns whether the description is that of this stream.
     pub(super) fn is(&self, other: &StreamDescription) -> bool {
         let own = &self.description;
         (own.number, own.probe, &own.node, &own.instance, &own.version)
@@ -76,62 +76,62 @@ impl Stream {
             && self.kind.is_of(other)
     }
 
-    /// The node.
+    /// Returns the node.
     pub fn node(&self) -> Uuid {
         self.node
     }
 
-    /// Instance, probe and format, without the documents: those are in the [`Kind`], which streams
-    /// of many nodes share.
+    /// Returns instance, probe and format, without the documents: these are in the [`Kind`], which
+    /// streams of many nodes share.
     pub fn description(&self) -> &StreamDescription {
         &self.description
     }
 
-    /// The type of the samples.
+    /// Returns the type of the samples.
     pub fn schema(&self) -> &Schema {
         self.kind.schema()
     }
 
-    /// Type and format, with the documents.
+    /// Returns type and format, with the documents.
     pub fn kind(&self) -> &Arc<Kind> {
         &self.kind
     }
 }
 
 impl Sample {
-    /// Its stream. Samples of one stream share it.
+    /// Returns the stream of the sample. Samples of one stream share it.
     pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
 
-    /// Where it stands, to be stored with it.
+    /// Returns the position of the sample, to be stored with it.
     pub fn position(&self) -> Position {
         let DataPacket { stream, sequence, .. } = self.data;
         Position { node: self.stream.node, start: self.stream.start, stream, sequence }
     }
 
-    /// How many samples of the stream the node has left out before this one.
+    /// Returns the number of samples of the stream that are missing directly before this one.
     pub fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// What the node left out when it sent the sample, to keep its byte budget.
+    /// Returns what the node omitted, when it sent the sample, to keep its byte budget.
     pub fn reduction(&self) -> Reduction {
         self.reduction
     }
 
-    /// When it was measured, by the clock of the node: nanoseconds since 1970.
+    /// Returns when the sample was measured, by the clock of the node: nanoseconds since 1970.
     pub fn time_ns(&self) -> i64 {
         self.data.time_ns
     }
 
-    /// The value, in the stream's format.
+    /// Returns the encoded sample, in the stream's format.
     pub fn payload(&self) -> &[u8] {
         &self.data.payload
     }
 
-    /// Decodes the value. A sample that cannot be decoded has been taken all the same: to refuse it
-    /// would stop everything behind it.
+    /// Decodes the sample. A sample that cannot be decoded is accepted nevertheless: refusing it
+    /// would block all later samples.
     pub fn decode(&self) -> Result<Record, DecodeError> {
         let decoder = self.stream.kind.decoder().map_err(|problem| DecodeError::Format(problem.to_owned()))?;
         let mut record = Record::new(decoder.shape());

@@ -1,4 +1,4 @@
-//! Calls of operations on their way to a program, and the replies on their way back.
+//! Calls of operations to a program, and the replies of the program.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,18 +16,18 @@ use serde_json::json;
 
 use super::{line::MOST_LINE_BYTES, operation::Operation};
 
-/// Calls under way to one program. Further ones fail.
+/// The maximum number of calls under way to one program. Further calls fail.
 pub const MOST_CALLS: usize = 16;
 
-/// Tells whoever drives a connection that there is something to be told to the program. Called by
-/// the node's thread, so it must not block.
+/// Notifies the driver of a connection that there is a line to send to the program. The node's
+/// thread calls it, so it must not block.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// What a program replies, or why the call has failed.
+/// The reply of a program, or why the call has failed.
 pub(crate) type Answer = Result<Record, String>;
 
 /// The calls of one connection. The node's thread begins them, and the thread of the connection
-/// ends them. When that has gone, all of them have failed.
+/// ends them. Dropping this makes all remaining calls fail.
 pub(crate) struct Calls {
     state: Mutex<State>,
     wake: Wake,
@@ -37,7 +37,7 @@ pub(crate) struct Calls {
 struct State {
     /// The number of the last call, from 1.
     last: u64,
-    /// Calls that the program has not been told of, and the bytes of their lines.
+    /// Lines of calls that were not sent to the program yet, and their total number of bytes.
     lines: VecDeque<(u64, String)>,
     bytes: usize,
     under_way: BTreeMap<u64, Call>,
@@ -46,7 +46,7 @@ struct State {
 struct Call {
     operation: Arc<Operation>,
     answer: Sender<Answer>,
-    /// The thread that waits for the answer, which is unparked then.
+    /// The thread that waits for the answer; it is unparked when the answer arrives.
     caller: Thread,
 }
 
@@ -55,8 +55,9 @@ impl Calls {
         Calls { state: Mutex::default(), wake }
     }
 
-    /// Begins a call with a request as JSON. Returns its number, and where the answer comes: this
-    /// thread is unparked then. The other end of the channel has gone if the program has.
+    /// Begins a call with a request as JSON. Returns its number and the receiver of the answer; the
+    /// current thread is unparked when the answer arrives. The receiver is disconnected if the
+    /// program disconnects.
     pub fn begin(
         &self,
         instance: &str,
@@ -91,7 +92,7 @@ impl Calls {
         self.lock().under_way.remove(&number);
     }
 
-    /// The next line for the program. Calls that have ended meanwhile are left out.
+    /// Returns the next line for the program. Calls that have already ended are left out.
     pub(super) fn next_line(&self) -> Option<String> {
         let mut state = self.lock();
         while let Some((number, line)) = state.lines.pop_front() {
@@ -103,12 +104,12 @@ impl Calls {
         None
     }
 
-    /// What is called, if the call waits for an answer.
+    /// Returns the operation of a call that waits for an answer; `None` if there is no such call.
     pub(super) fn operation(&self, number: u64) -> Option<Arc<Operation>> {
         self.lock().under_way.get(&number).map(|call| call.operation.clone())
     }
 
-    /// Ends a call. Returns whether it waited for an answer.
+    /// Ends a call with an answer. Returns whether the call was under way.
     pub(super) fn answer(&self, number: u64, answer: Answer) -> bool {
         let Some(call) = self.lock().under_way.remove(&number) else { return false };
         // Fails if the node has ended.
@@ -132,7 +133,7 @@ impl Drop for Calls {
     }
 }
 
-/// The programs that have declared a probe, the latest one last. It gets the calls.
+/// The programs that have declared a probe, the latest one last. The latest one receives the calls.
 #[derive(Default)]
 pub(crate) struct Programs(Mutex<Vec<Weak<Calls>>>);
 
@@ -142,13 +143,13 @@ impl Programs {
         self.lock().push(Arc::downgrade(calls));
     }
 
-    /// Removes a program, and all that have gone.
+    /// Removes a program, and all programs that have disconnected.
     pub(super) fn leave(&self, calls: &Arc<Calls>) {
         let is_other = |known: &Weak<Calls>| known.strong_count() > 0 && known.as_ptr() != Arc::as_ptr(calls);
         self.lock().retain(is_other);
     }
 
-    /// The calls of the latest program that is still there.
+    /// Returns the calls of the latest program that is still connected.
     pub fn latest(&self) -> Option<Arc<Calls>> {
         self.lock().iter().rev().find_map(Weak::upgrade)
     }

@@ -1,4 +1,4 @@
-//! Probes that programs have declared at the socket, and the samples of theirs that wait.
+//! Probes that programs have declared at the socket, and the samples that wait for the node.
 
 use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
@@ -11,13 +11,14 @@ use crate::{
     input::problem,
 };
 
-/// Samples of a probe that wait for the node. Of more, the oldest are dropped.
+/// The maximum number of samples of a probe that wait for the node. Beyond it, the oldest are
+/// dropped.
 pub const MOST_WAITING: usize = 1024;
 
-/// Bytes of the messages that they came in.
+/// The maximum size of the messages of waiting samples in bytes.
 const MOST_WAITING_BYTES: usize = 8 << 20;
 
-/// What all of these probes have in common. The rest is in [`DeclaredProbe`].
+/// The type of all declared probes. What differs between them is in [`DeclaredProbe`].
 pub(crate) static PROBE: ProbeType = ProbeType {
     name: "socket",
     summary: "What a program sends to the node's socket",
@@ -30,7 +31,7 @@ pub(crate) static PROBE: ProbeType = ProbeType {
     open: not_by_name,
 };
 
-/// Stands for the type where it is not known yet.
+/// The placeholder for the sample type, which is not known statically.
 #[derive(Default, Message)]
 #[polywire(name = "telemetry::Unknown")]
 struct Unknown {}
@@ -48,11 +49,11 @@ pub struct DeclaredProbe {
 
 #[derive(Default)]
 struct Waiting {
-    /// Samples, and the bytes of their messages.
+    /// Samples, each with the length of its message in bytes.
     samples: VecDeque<(Record, usize)>,
     bytes: usize,
     dropped: u64,
-    /// A record to decode into.
+    /// A record that is reused for the next sample to decode.
     spare: Option<Record>,
 }
 
@@ -66,12 +67,12 @@ impl DeclaredProbe {
         DeclaredProbe { operations: operations.into_iter().map(Arc::new).collect(), ..self }
     }
 
-    /// What programs do for whoever asks.
+    /// Returns the operations of the probe, which programs execute for clients.
     pub(crate) fn operations(&self) -> &[Arc<Operation>] {
         &self.operations
     }
 
-    /// The programs that have declared it.
+    /// Returns the programs that have declared the probe.
     pub(crate) fn programs(&self) -> &Arc<Programs> {
         &self.programs
     }
@@ -80,29 +81,29 @@ impl DeclaredProbe {
         self.dynamic.shape()
     }
 
-    /// Whether another declaration means the same.
+    /// Returns whether another declaration declares the same type.
     pub(crate) fn is_like(&self, other: &DeclaredProbe) -> bool {
         (self.uuid, &self.version, &self.pdl) == (other.uuid, &other.version, &other.pdl)
             && self.shape().schema().to_bytes() == other.shape().schema().to_bytes()
     }
 
-    /// The plan for this probe.
+    /// Makes the plan of this probe.
     pub(crate) fn plan(self: &Arc<DeclaredProbe>, instance: &str) -> Plan {
         Plan { instance: instance.to_owned(), declared: Some(self.clone()), ..Plan::of(&PROBE) }
     }
 
-    /// The probe, whose samples are those that wait.
+    /// Makes a probe whose samples are the waiting ones.
     pub(crate) fn probe(self: &Arc<DeclaredProbe>) -> Box<dyn Probe> {
         Box::new(Instrument::new(self.dynamic.clone(), Taken(self.clone())))
     }
 
-    /// A record to decode a sample into.
+    /// Takes a record to decode a sample into.
     pub(super) fn spare(&self) -> Record {
         self.lock().spare.take().unwrap_or_else(|| Record::new(self.shape()))
     }
 
-    /// Gives the node a sample. `bytes` is the length of its message. Returns how many samples have
-    /// been dropped since the last time, because the node had not taken them.
+    /// Passes a sample to the node. `bytes` is the length of its message. Returns how many samples
+    /// have been dropped since the last call, because the node had not processed them.
     pub(super) fn push(&self, sample: Record, bytes: usize) -> u64 {
         let mut waiting = self.lock();
         waiting.samples.push_back((sample, bytes));
@@ -117,12 +118,12 @@ impl DeclaredProbe {
         std::mem::take(&mut waiting.dropped)
     }
 
-    /// How many samples wait.
+    /// Returns the number of waiting samples.
     pub(crate) fn len(&self) -> usize {
         self.lock().samples.len()
     }
 
-    /// Forgets the samples that wait, because nobody wants them.
+    /// Discards the waiting samples, because the probe has neither a subscriber nor a collector.
     pub(crate) fn clear(&self) {
         let mut waiting = self.lock();
         waiting.spare = waiting.samples.pop_back().map(|(sample, _)| sample).or(waiting.spare.take());
@@ -141,7 +142,7 @@ impl fmt::Debug for DeclaredProbe {
     }
 }
 
-/// Takes the samples in their order.
+/// Measures by taking the waiting samples in order.
 struct Taken(Arc<DeclaredProbe>);
 
 impl Measure<Record> for Taken {

@@ -1,4 +1,4 @@
-//! The type of a probe, from a sample of it.
+//! Derives the type of a probe from an example of a sample.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 
 use super::line::{LineError, Mistake, cut};
 
-/// The deepest structure.
+/// The maximum depth of nested structures.
 const DEEPEST: usize = 16;
 
-/// Members of all structures.
+/// The maximum number of members of all structures together.
 const MOST_MEMBERS: usize = 1000;
 
-/// Characters of a member's name.
+/// The maximum number of characters of a member's name.
 const MOST_NAME: usize = 64;
 
-/// The type of an object: `double` for numbers with a point or an exponent, `int64` for others,
-/// `boolean`, `string`, a structure for an object, and a list of the type that all elements have.
-/// Members are in the order of their names.
+/// Returns the type of an object: `double` for numbers with a point or an exponent, `int64` for
+/// other numbers, `boolean`, `string`, a structure for an object, and a list of the type that all
+/// elements share. Members are in the order of their names.
 pub(super) fn schema_of(name: &str, example: &Value, units: &BTreeMap<String, String>) -> Result<Schema, LineError> {
     let Value::Object(members) = example else {
         return Err(Mistake::Type.because("an example must be an object, whose members are those of the probe"));
@@ -37,7 +37,7 @@ pub(super) fn schema_of(name: &str, example: &Value, units: &BTreeMap<String, St
 struct Types<'a> {
     builder: SchemaBuilder,
     units: &'a BTreeMap<String, String>,
-    /// The paths of members that there are.
+    /// The paths of the members that exist.
     used: BTreeSet<String>,
     members: usize,
 }
@@ -55,7 +55,8 @@ impl Types<'_> {
             return Err(Mistake::Type.because(format!("the object '{}' {reason}", cut(path))));
         }
         let mut found = Vec::new();
-        // The order in the text is lost, or not, by how the parser of JSON was built.
+        // Whether the parser keeps the order in the text depends on its features, so members are
+        // sorted.
         let sorted: BTreeMap<&String, &Value> = members.iter().collect();
         for (member, value) in sorted {
             self.members += 1;
@@ -100,7 +101,7 @@ impl Types<'_> {
                 let kind = elements.iter().try_fold(None, |before, element| match (before, kind_of(element)) {
                     (None, kind) => Ok(Some((kind, element))),
                     (Some((before, first)), kind) if before == kind => Ok(Some((before, first))),
-                    // Whole numbers among others are numbers like these.
+                    // A list with integers and other numbers is a list of other numbers.
                     (Some(("integer", _)), "number") => Ok(Some(("number", element))),
                     (Some(("number", first)), "integer") => Ok(Some(("number", first))),
                     _ => Err(text("has elements of several types")),

@@ -7,30 +7,30 @@ use serde_json::value::RawValue;
 
 use crate::identity::is_name;
 
-/// Bytes of a line.
+/// The maximum number of bytes of a line.
 pub const MOST_LINE_BYTES: usize = 1 << 20;
 
-/// Characters of an error, in either direction.
+/// The maximum number of characters of an error, in either direction.
 pub(super) const MOST_TEXT: usize = 2000;
 
-/// What is wrong with a line or a message.
+/// An error in a line or a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct LineError {
-    /// What kind of mistake it is.
+    /// The kind of mistake.
     pub kind: Mistake,
-    /// What is wrong, for people.
+    /// The human-readable description of the mistake.
     pub text: String,
 }
 
-/// A kind of mistake. [`Mistake::name`] is what the socket tells.
+/// A kind of mistake. The socket reports it as [`Mistake::name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
-    /// The line is no JSON object, or has a member that no line has, or of another type.
+    /// The line is not a JSON object, or has a member that is unknown or has the wrong type.
     Syntax,
-    /// A limit: the line or the message is too long.
+    /// The line or the message exceeds a limit.
     TooLong,
-    /// The type that is declared is wrong.
+    /// The declared type is invalid.
     Type,
     /// The format is unknown, or does not fit the type.
     Format,
@@ -45,7 +45,7 @@ pub(super) enum Mistake {
 }
 
 impl Mistake {
-    /// Its name on the socket.
+    /// Returns the name of the mistake in lines of the socket.
     pub fn name(self) -> &'static str {
         match self {
             Mistake::Syntax => "syntax",
@@ -64,7 +64,7 @@ impl Mistake {
     }
 }
 
-/// What a line says.
+/// The contents of a line.
 #[derive(Debug)]
 pub(super) enum Said {
     Line(Line),
@@ -80,15 +80,16 @@ pub(super) struct Reply {
     pub answer: Result<Box<RawValue>, String>,
 }
 
-/// A line about a probe, taken apart.
+/// A parsed line about a probe.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub probe: String,
     /// The type, if the line declares the probe.
     pub declares: Option<TypeOf>,
-    /// The name of the type; of those that PDL defines, or for the one that an example makes.
+    /// The name of the type: selects one of those that PDL defines, or names the one that an
+    /// example makes.
     pub type_name: Option<String>,
-    /// The format of messages.
+    /// The format of messages that follow lines.
     pub format: Option<String>,
     /// A sample in JSON.
     pub value: Option<Box<RawValue>>,
@@ -96,11 +97,11 @@ pub(super) struct Line {
     pub bytes: Option<usize>,
 }
 
-/// How a type is told.
+/// How a line specifies a type.
 #[derive(Debug)]
 pub(super) enum TypeOf {
     Pdl(String),
-    /// A sample, and the units of its members by their paths.
+    /// An example of a sample, and the units of its members by their paths.
     Example(serde_json::Value, BTreeMap<String, String>),
     /// A schema in hexadecimal digits.
     Schema(String),
@@ -138,7 +139,7 @@ impl Reply {
     }
 }
 
-/// Refuses members that no line has.
+/// Rejects members that no line has.
 fn check_unknown(members: &Members, known: &[&'static str]) -> Result<(), LineError> {
     let Some(name) = members.keys().next() else { return Ok(()) };
     let hint = polywire::suggest::hint(name, known.iter().copied());
@@ -192,12 +193,12 @@ impl Line {
     }
 }
 
-/// A decoder skips members that the type does not have; a program that writes them has made a
-/// mistake.
+/// Rejects members that the type does not have. A decoder would skip them, but they are a mistake
+/// of the program.
 pub(super) fn check_members(message: &[u8], schema: &Schema) -> Result<(), LineError> {
     let members: BTreeMap<String, &RawValue> = match serde_json::from_slice(message) {
         Ok(members) => members,
-        // The decoder says what is expected.
+        // The decoder reports what is expected.
         Err(_) => return Ok(()),
     };
     let Type::Def(root) = schema.root() else { return Ok(()) };
@@ -211,7 +212,7 @@ pub(super) fn check_members(message: &[u8], schema: &Schema) -> Result<(), LineE
     }
 }
 
-/// The beginning of what somebody wrote, for an error.
+/// Returns the beginning of a text from a program, for an error.
 pub(super) fn cut(text: &str) -> String {
     text.chars().take(100).collect()
 }

@@ -1,12 +1,12 @@
-//! The node's local socket: programs in any language declare probes and send samples, with a type.
+//! The node's local socket: programs in any language declare typed probes and send samples.
 //!
 //! A program connects to a Unix socket of the node and writes lines of JSON: one that declares a
 //! probe, by PDL, by an example or by a schema, and one for each sample. Samples may also be
-//! messages in any format. `spec/telemetry.md` has all lines. What is wrong comes back, with the
-//! number of the line. `docs/telemetry.md` has an example in Python.
+//! messages in any format. `spec/telemetry.md` specifies all lines. The node reports errors to the
+//! program, with the number of the line. `docs/telemetry.md` has an example in Python.
 //!
-//! Operations of a probe in PDL are commands of the node: it writes each request to the program as
-//! a line, and the program writes a reply. `docs/commands.md` has an example.
+//! Operations of a probe in PDL are commands of the node: the node writes each request to the
+//! program as a line, and the program writes a reply. `docs/commands.md` has an example.
 //!
 //! ```
 //! use polywire::{Node, coding::Discovered};
@@ -83,10 +83,10 @@ pub use self::{
     session::{Declare, Session},
 };
 
-/// Connections at a time. Others are turned away.
+/// The maximum number of connections at a time. Further ones are closed.
 const MOST_CONNECTIONS: usize = 64;
 
-/// The longest time after which a connection sees that the socket has ended.
+/// The longest time after which a connection's thread notices that the socket has ended.
 const TICK: Duration = Duration::from_millis(100);
 
 /// How long a program may take to reply to a call.
@@ -95,10 +95,10 @@ pub const LONGEST_CALL: Duration = Duration::from_secs(60);
 /// How long the node may take to admit a probe.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Probes that wait until the node admits them.
+/// The maximum number of probes that wait for the node to admit them.
 const MOST_KNOCKING: usize = 64;
 
-/// A probe that a program has declared, on its way to the node.
+/// A probe that a program has declared and that waits to be admitted by the node.
 pub(crate) struct Knock {
     pub instance: String,
     pub declared: DeclaredProbe,
@@ -123,15 +123,15 @@ struct Shared {
 pub(crate) struct Door(Arc<Mutex<Receiver<Knock>>>);
 
 impl Door {
-    /// The next probe that wants to be admitted.
+    /// Returns the next probe that waits to be admitted.
     pub fn next(&self) -> Option<Knock> {
         self.0.lock().try_recv().ok()
     }
 }
 
 impl Socket {
-    /// Makes a socket for processes of this user, and starts its thread. One that a process has
-    /// left behind is replaced. Fails if another process listens there.
+    /// Creates a socket that only this user's processes can use, and starts its thread. A stale
+    /// socket of an ended process is replaced. Fails if another process listens there.
     pub fn open(path: &Path) -> io::Result<Socket> {
         let listener = bind(path)?;
         let (knocks, door) = mpsc::sync_channel(MOST_KNOCKING);
@@ -149,9 +149,9 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
-        // Wakes the thread.
+        // Wakes the thread that accepts connections.
         let _ = UnixStream::connect(&self.path);
-        // Somebody may have removed it.
+        // Another process may have removed the socket.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -175,7 +175,7 @@ impl Shared {
                 return;
             }
             let Ok(stream) = stream else {
-                // An error does not end by itself: it must not take all processor time.
+                // An error may be permanent: the thread must not use all processor time.
                 thread::sleep(TICK);
                 continue;
             };
@@ -200,12 +200,12 @@ impl Shared {
     }
 
     fn serve(self: &Arc<Shared>, mut stream: UnixStream) -> io::Result<()> {
-        // A program that does not read must not hold up its own samples.
+        // A program that does not read must not delay its own samples.
         stream.set_nonblocking(true)?;
         let (mut bell, ring) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         ring.set_nonblocking(true)?;
-        // One that is full has rung.
+        // If the buffer is full, the bell has been rung already.
         let wake = move || drop((&ring).write(&[0]));
         let shared = self.clone();
         let declare = move |instance: &str, declared| shared.declare(instance, declared);
@@ -214,7 +214,7 @@ impl Shared {
         while !self.ends() {
             let is_told = tell(&mut stream, &mut session)?;
             if wait(&stream, &bell, !is_told)? {
-                // Calls that come from now on ring it again.
+                // Calls that are begun from now on ring the bell again.
                 let _ = bell.read(&mut bytes);
             }
             match stream.read(&mut bytes) {
@@ -243,7 +243,7 @@ impl Shared {
     }
 }
 
-/// Writes what is to be told, as far as the program reads. Returns whether that was all.
+/// Writes the lines for the program as far as the program reads. Returns whether all were written.
 fn tell(stream: &mut UnixStream, session: &mut Session) -> io::Result<bool> {
     loop {
         let told = session.told();
@@ -258,8 +258,8 @@ fn tell(stream: &mut UnixStream, session: &mut Session) -> io::Result<bool> {
     }
 }
 
-/// Waits until the program has written, reads again if it is to be `told` more, or the bell rings.
-/// Returns whether it rings.
+/// Waits until the program has written, until it reads again if `told` asks for that, or until the
+/// bell rings. Returns whether the bell rings.
 fn wait(stream: &UnixStream, bell: &UnixStream, told: bool) -> io::Result<bool> {
     let flags = if told { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let mut watched = [PollFd::new(stream, flags), PollFd::new(bell, PollFlags::IN)];

@@ -13,19 +13,19 @@ use polywire_idl::Document;
 use super::line::{LineError, Mistake, check_members};
 use crate::json::json;
 
-/// Operations of a probe.
+/// The maximum number of operations of a probe.
 const MOST_OPERATIONS: usize = 64;
 
-/// Bytes of the types of a probe's operations.
+/// The maximum size of the types of a probe's operations in bytes.
 const MOST_TYPE_BYTES: usize = 256 << 10;
 
-/// Characters of the line that says what an operation does.
+/// The maximum number of characters of an operation's summary.
 const MOST_SUMMARY: usize = 200;
 
-/// An operation, which the node serves as a command.
+/// An operation of a probe. The node serves it as a command.
 pub(crate) struct Operation {
     pub name: String,
-    /// What it does, in one line.
+    /// What the operation does, in one line.
     pub summary: String,
     pub request: Dynamic,
     pub reply: Dynamic,
@@ -34,7 +34,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// The operations of a probe in a text.
+    /// Returns the operations of a probe that a PDL document defines.
     pub(super) fn all(document: &Document, probe: &str) -> Result<Vec<Operation>, LineError> {
         let wrong = |error: &dyn Display| Mistake::Type.because(error);
         let (mut all, mut bytes) = (Vec::new(), 0);
@@ -60,12 +60,12 @@ impl Operation {
         Ok(Operation { name: operation.name, summary, request, reply, requests, replies })
     }
 
-    /// A request as JSON.
+    /// Returns a request as JSON.
     pub fn text(&self, request: &Record) -> String {
         json(&self.requests, request)
     }
 
-    /// The reply that a program has written as JSON.
+    /// Parses the reply that a program has written as JSON.
     pub(super) fn read_reply(&self, value: &[u8]) -> Result<Record, LineError> {
         check_members(value, self.reply.shape().schema())?;
         let mut reply = Record::new(self.reply.shape());

@@ -1,5 +1,5 @@
-//! A connection to the socket, without I/O: what a program writes becomes samples, and mistakes
-//! become lines for it.
+//! The protocol of a connection to the socket, without I/O: what a program writes becomes samples,
+//! and mistakes are reported in lines to the program.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -26,17 +26,18 @@ use super::{
 };
 use crate::{Uuid, packet::MOST_PAYLOAD_BYTES, uplink::Format};
 
-/// Probes of a connection.
+/// The maximum number of probes of a connection.
 const MOST_PROBES: usize = 256;
 
-/// Bytes of lines that wait for a program that does not read them. Further ones are counted.
+/// The maximum size of the lines that wait for a program to read them, in bytes. Lines beyond it
+/// are dropped and counted.
 const MOST_TOLD: usize = 64 << 10;
 
-/// Gives a probe to the node. What it returns is the probe of this name, which may be there
-/// already. The error says why the node refuses it.
+/// Passes a declared probe to the node. Returns the node's probe of this name, which may already
+/// exist, or why the node refuses the declaration.
 pub type Declare = Box<dyn FnMut(&str, DeclaredProbe) -> Result<Arc<DeclaredProbe>, String> + Send>;
 
-/// A connection. The program that drives it has the bytes and the clock.
+/// The state of a connection. The program that drives it does the I/O and has the clock.
 ///
 /// ```
 /// use polywire_telemetry::socket::{DeclaredProbe, Session};
@@ -58,28 +59,28 @@ pub struct Session {
     declare: Declare,
     calls: Arc<Calls>,
     probes: BTreeMap<String, Entry>,
-    /// What came of a line or a message that is not whole.
+    /// The received part of an incomplete line or message.
     begun: Vec<u8>,
     expects: Expects,
     /// The number of the last line, from 1.
     line: u64,
     told: VecDeque<u8>,
-    /// Lines for the program that there was no room for.
+    /// The number of lines for the program that were dropped for lack of room.
     untold: u64,
 }
 
-/// What comes next.
+/// What the next bytes are.
 enum Expects {
     Line,
-    /// The rest of a line that is too long.
+    /// The rest of a line that is too long and is ignored.
     EndOfLine,
-    /// A message of this probe, with so many bytes.
+    /// A message of this probe, with this number of bytes.
     Message(String, usize),
-    /// So many bytes that mean nothing, because the line before them was wrong.
+    /// This number of bytes that are ignored, because the line before them was wrong.
     Waste(usize),
 }
 
-/// A probe, and how its messages are read.
+/// A probe, and the decoders of its messages.
 struct Entry {
     probe: Arc<DeclaredProbe>,
     json: Decoder<Record>,
@@ -87,8 +88,8 @@ struct Entry {
 }
 
 impl Session {
-    /// A connection that has just been opened. `wake` is called whenever there is a call to be told
-    /// ([`Session::told`]).
+    /// Makes the session of a new connection. `wake` is called whenever there is a call to send to
+    /// the program ([`Session::told`]).
     pub fn new(declare: Declare, wake: Wake) -> Session {
         Session {
             declare,
@@ -102,7 +103,7 @@ impl Session {
         }
     }
 
-    /// Takes what the program has written.
+    /// Processes bytes that the program has written.
     pub fn take(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match mem::replace(&mut self.expects, Expects::Line) {
@@ -126,13 +127,14 @@ impl Session {
         }
     }
 
-    /// What is to be told to the program: JSON lines. What was sent is to be drained.
+    /// Returns the bytes to send to the program: JSON lines. The caller drains the bytes that it
+    /// has sent.
     pub fn told(&mut self) -> &mut VecDeque<u8> {
         if self.told.is_empty() && self.untold > 0 {
             let untold = mem::take(&mut self.untold);
             self.tell(&json!({ "untold": untold }));
         }
-        // Calls are never left out.
+        // Calls are never dropped.
         while self.told.len() < MOST_TOLD
             && let Some(line) = self.calls.next_line()
         {
@@ -198,7 +200,7 @@ impl Session {
         }
     }
 
-    /// Gives the node the reply to a call. After one that is wrong, the call still waits.
+    /// Passes the reply to a call to the node. After an invalid reply, the call continues to wait.
     fn reply(&mut self, Reply { number, answer }: Reply) -> Result<(), LineError> {
         let unknown = || Mistake::Reply.because(format!("no call {number} waits for a reply"));
         let operation = self.calls.operation(number).ok_or_else(unknown)?;
@@ -240,11 +242,11 @@ impl Session {
             return Err(Mistake::TooLong.because(format!("a connection has at most {MOST_PROBES} probes")));
         }
         let declared = declared(name, declares, type_name)?;
-        // Otherwise the node would take the one before for that of another connection.
+        // Otherwise the node would attribute the previous probe to another connection.
         if let Some(former) = self.probes.remove(name) {
             former.probe.programs().leave(&self.calls);
         }
-        // Calls may come as soon as the node has it.
+        // The node may begin calls as soon as it has the probe.
         declared.programs().enter(&self.calls);
         let probe = (self.declare)(name, declared).map_err(|reason| Mistake::Refused.because(reason))?;
         probe.programs().enter(&self.calls);
@@ -255,7 +257,7 @@ impl Session {
         Ok(())
     }
 
-    /// Gives a sample to the node.
+    /// Passes a sample to the node.
     fn sample(&mut self, name: &str, message: &[u8], is_formatted: bool) -> Result<(), LineError> {
         let entry = self.entry(name)?;
         let wrong = |error: &dyn std::fmt::Display| Mistake::Value.because(error);
@@ -301,7 +303,7 @@ impl Session {
     }
 }
 
-/// The probe that a line declares.
+/// Makes the probe that a line declares.
 fn declared(name: &str, declares: &TypeOf, type_name: Option<&str>) -> Result<DeclaredProbe, LineError> {
     let wrong = |error: &dyn std::fmt::Display| Mistake::Type.because(error);
     let mut operations = Vec::new();
@@ -333,20 +335,20 @@ fn declared(name: &str, declares: &TypeOf, type_name: Option<&str>) -> Result<De
             _ => None,
         })
     };
-    // A type without a UUID of its own is identified by what it is.
+    // A type without a UUID is identified by its type hash.
     let uuid = annotation("uuid").and_then(|uuid| uuid.parse().ok());
     let uuid = uuid.unwrap_or_else(|| Uuid(schema.type_hash().to_bytes()));
     let version = annotation("version").unwrap_or_else(|| "1.0".to_owned());
     let pdl = match declares {
         TypeOf::Pdl(text) => text.clone(),
-        // Names from elsewhere may be none that IDL can have.
+        // Names in a foreign schema may be invalid in IDL.
         _ => emit::idl(&schema).unwrap_or_default(),
     };
     let dynamic = Dynamic::of(&schema).map_err(|error| wrong(&error))?;
     Ok(DeclaredProbe::new(dynamic, uuid, version, pdl).with_operations(operations))
 }
 
-/// The decoder for messages of a probe in this format.
+/// Makes the decoder for messages of a probe in this format.
 fn decoder(format: &str, probe: &DeclaredProbe) -> Result<Decoder<Record>, LineError> {
     let wrong = |error: &dyn std::fmt::Display| Mistake::Format.because(error);
     let wire: polywire::Wire = format.parse().map_err(|error| wrong(&error))?;
@@ -382,7 +384,7 @@ mod tests {
 
     type Admitted = Arc<Mutex<BTreeMap<String, Arc<DeclaredProbe>>>>;
 
-    /// A session whose node takes every probe but `mine`.
+    /// Makes a session whose node admits every probe except `mine`.
     fn session() -> (Session, Admitted) {
         let admitted = Admitted::default();
         let known = admitted.clone();
@@ -405,7 +407,7 @@ mod tests {
     const PDL: &str = "module plant { [uuid(152a9bd8-6a03-4d4c-85ef-e720829573c4); version(1.3)] \
                        probe Tank { @unit(\\\"m\\\") real64 level; uint32 serial; }; };";
 
-    /// All that a program can write, with a message in CDR.
+    /// A conversation with each kind of line, and a message in CDR.
     fn conversation() -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(
@@ -443,7 +445,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// However the bytes come.
+        /// The result does not depend on how the bytes are split.
         #[test]
         fn a_program_declares_probes_and_sends_samples(cuts in prop::collection::vec(any::<u16>(), 0..20)) {
             let bytes = conversation();
@@ -485,7 +487,7 @@ mod tests {
             (r#"{"probe":"p","example":{"a":1},"value":{"b":1}}"#, "value", "the type has no member 'b'"),
             (r#"{"probe":"p","value":{"a":1.5}}"#, "value", ""),
             (r#"{"probe":"p","bytes":1}"#, "format", "no line has told the 'format'"),
-            // The byte behind it means nothing.
+            // The byte that follows the line is ignored.
             (r#"x{"probe":"p","format":"protobof"}"#, "format", ""),
             (r#"{"probe":"p","format":"cdr@tcp/127.0.0.1:1"}"#, "format", "a format alone is expected"),
             (r#"{"probe":"p","format":"fast:template=/etc/passwd"}"#, "format", "a format alone is expected"),
@@ -504,7 +506,7 @@ mod tests {
             );
             assert!(found["text"].as_str().is_some_and(|told| told.contains(text)), "{line}: {found}");
         }
-        // A type as it travels, and the limits of lines.
+        // A type as an encoded schema, and the limits of lines.
         let (mut session, admitted) = super::tests::session();
         session
             .take(format!("{{\"probe\":\"p\",\"schema\":\"{}\",\"value\":{{\"a\":7}}}}\n", digits(&schema)).as_bytes());
@@ -519,7 +521,7 @@ mod tests {
     const OPERATIONS: &str =
         "probe Tank { real64 level; uint8 drain(in real64 level, inout string who); void reset(); };";
 
-    /// A session that has declared a probe with operations.
+    /// Makes a session that has declared a probe with operations.
     fn operated() -> (Session, Arc<DeclaredProbe>) {
         let (mut session, admitted) = session();
         session.take(format!("{{\"probe\":\"tank\",\"pdl\":\"{OPERATIONS}\"}}\n").as_bytes());
@@ -618,7 +620,7 @@ mod tests {
         calls.forget(answers[0].0);
         assert!(begin(&tank, 0, "{}").is_ok());
         drop(calls);
-        // Another program with the same probe gets calls while it is there.
+        // Another program with the same probe receives the calls while it is connected.
         let (mut other, operations) =
             (Session::new(Box::new(|_, probe| Ok(Arc::new(probe))), Box::new(|| {})), tank.clone());
         other.declare = Box::new(move |_, _| Ok(operations.clone()));
@@ -628,7 +630,7 @@ mod tests {
         assert_eq!((told(&mut other)[0]["call"].as_u64(), told(&mut session).len()), (Some(1), MOST_CALLS));
         drop(other);
         assert_eq!(failed("{}"), "the program has 16 calls under way already");
-        // One that declares something else under this name takes no calls any more.
+        // After declaring another type under this name, a program receives no more calls.
         session.take(b"{\"probe\":\"tank\",\"example\":{\"a\":1}}\n");
         assert_eq!(failed("{}"), "nobody is there");
         assert_eq!(answers[1].1.try_recv().err(), Some(TryRecvError::Empty), "calls before it still wait");
@@ -657,7 +659,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever a program writes while calls wait for it.
+        /// A program may write anything while calls wait for its replies.
         #[test]
         fn hostile_replies_do_no_harm(defects in prop::collection::vec((any::<u16>(), any::<u8>()), 0..20)) {
             let (mut session, tank) = operated();

@@ -29,7 +29,7 @@ pub(super) const PROBE: ProbeType = ProbeType {
     open: |host, settings| Ok(boxed(Sampler::open(host, settings)?)),
 };
 
-/// A sample of a control group. What its controllers do not count is absent.
+/// A sample of a control group. Values that its controllers do not count are absent.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "system::Cgroup")]
 pub struct Cgroup {
@@ -41,7 +41,7 @@ pub struct Cgroup {
     /// Processor time; 100 % is one core.
     #[polywire(unit = "%")]
     pub processor_percent: f32,
-    /// Time in which the group's limit held it back.
+    /// Time in which the group was throttled by its limit.
     #[polywire(unit = "%")]
     pub throttled_percent: f32,
     /// Memory in use.
@@ -102,7 +102,7 @@ impl Measure<Cgroup> for Sampler {
     }
 }
 
-/// The group of this process: the line `0::/PATH`.
+/// Returns the control group of this process, from the line `0::/PATH`.
 fn own(host: &Host) -> Result<String, MeasureError> {
     let mut file = host.file("proc/self/cgroup")?;
     let path = file.read()?.lines().find_map(|line| line.strip_prefix("0::/")).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! How far the wall clock has been moved.
+//! Adjustments of the wall clock.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct Clock {
     /// forward.
     #[polywire(unit = "s")]
     pub offset_s: f64,
-    /// How far it has been moved since the previous sample.
+    /// How far the wall clock has been moved since the previous sample.
     #[polywire(unit = "s")]
     pub moved_s: f64,
 }

@@ -1,4 +1,4 @@
-//! Disks: what is read and written, and the room on file systems.
+//! Disks: bytes read and written, and free space on file systems.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -11,10 +11,10 @@ use crate::{
     probe::boxed,
 };
 
-/// Bytes in a sector of `/proc/diskstats`, whatever the disk's own sectors are.
+/// The bytes of a sector in `/proc/diskstats`; the sector size of the disk does not matter.
 const SECTOR: u64 = 512;
 
-/// The most disks and the most file systems in a sample.
+/// The maximum number of disks, and of file systems, in a sample.
 const MOST: usize = 256;
 
 pub(super) const PROBE: ProbeType = ProbeType {
@@ -38,7 +38,7 @@ pub struct Disks {
     pub rated: Rated,
     /// Whole disks that have been used since the start of the system, by name; at most 256.
     pub disks: Vec<Disk>,
-    /// File systems on devices, by place; at most 256.
+    /// File systems on devices, by mount point; at most 256.
     pub filesystems: Vec<Filesystem>,
 }
 
@@ -48,10 +48,10 @@ pub struct Disks {
 pub struct Disk {
     /// The device, without `/dev/`.
     pub name: String,
-    /// All that was read since the start of the system.
+    /// Bytes read since the start of the system.
     #[polywire(unit = "B")]
     pub read_bytes: u64,
-    /// All that was written.
+    /// Bytes written since the start of the system.
     #[polywire(unit = "B")]
     pub written_bytes: u64,
     /// Bytes read per second.
@@ -79,7 +79,7 @@ pub struct Filesystem {
     /// Its size.
     #[polywire(unit = "B")]
     pub total_bytes: u64,
-    /// What users can still write.
+    /// The space that unprivileged users can still write.
     #[polywire(unit = "B")]
     pub available_bytes: u64,
 }
@@ -112,7 +112,7 @@ impl Sampler {
         for line in self.mounts.read()?.lines() {
             let mut words = line.split(' ');
             let (Some(device), Some(place)) = (words.next(), words.next()) else { continue };
-            // Others have no room of their own, or lie on servers that may not answer.
+            // Other file systems have no space of their own, or are on servers that may not answer.
             if !device.starts_with('/') || found.contains_key(device) || found.len() == MOST {
                 continue;
             }
@@ -155,7 +155,7 @@ impl Measure<Disks> for Sampler {
     }
 }
 
-/// The device and its counters in a line of `/proc/diskstats`.
+/// Parses the device and its counters from a line of `/proc/diskstats`.
 fn counters(line: &str) -> Option<(&str, Counters)> {
     let name = line.split_ascii_whitespace().nth(2)?;
     let (_, rest) = line.split_once(name)?;
@@ -165,7 +165,8 @@ fn counters(line: &str) -> Option<(&str, Counters)> {
     Some((name, Counters { operations, read: bytes(read), written: bytes(written), busy_ms }))
 }
 
-/// The kernel writes spaces, tabs, line breaks and backslashes of a place as `\040` and so on.
+/// Decodes a mount point, in which the kernel writes spaces, tabs, line breaks and backslashes as
+/// `\040` and so on.
 fn unescaped(place: &str) -> String {
     let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     codes.iter().fold(place.to_owned(), |place, (code, text)| place.replace(code, text))

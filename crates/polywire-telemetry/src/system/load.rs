@@ -28,9 +28,9 @@ pub(super) const PROBE: ProbeType = ProbeType {
 pub struct Load {
     /// Threads that ran or waited for processor or disk, averaged over one minute.
     pub average_1min: f32,
-    /// The same over five minutes.
+    /// This average over five minutes.
     pub average_5min: f32,
-    /// The same over fifteen minutes.
+    /// This average over fifteen minutes.
     pub average_15min: f32,
     /// Threads that run or wait for a processor now.
     pub running: u32,

@@ -32,7 +32,7 @@ pub struct Memory {
     /// Memory that programs can get without swapping.
     #[polywire(unit = "B")]
     pub available_bytes: u64,
-    /// Memory that nobody uses, not even as a cache.
+    /// Memory that is not used at all, not even as a cache.
     #[polywire(unit = "B")]
     pub free_bytes: u64,
     /// Memory that caches contents of files.
@@ -44,7 +44,7 @@ pub struct Memory {
     /// Size of all swap.
     #[polywire(unit = "B")]
     pub swap_total_bytes: u64,
-    /// Swap that nobody uses.
+    /// Swap that is not used.
     #[polywire(unit = "B")]
     pub swap_free_bytes: u64,
 }

@@ -1,9 +1,10 @@
-//! Probes of the system, in one table: [`PROBES`]. Each has a file of its own and a PDL file.
+//! Probes of the system. The table [`PROBES`] lists them. Each has a file of its own and a PDL
+//! file.
 //!
-//! They read `/proc` and `/sys` directly, below a root folder that tests replace. A file stays open
-//! and is read again from its start, so a sample costs one call of the system for each file.
+//! The probes read `/proc` and `/sys` directly, below a root folder that tests replace. A file
+//! stays open and is read again from its start, so a sample costs one system call for each file.
 //!
-//! Their samples are types like any others, so a program can subscribe to them by these types:
+//! The samples have ordinary message types, so a program can subscribe with these types:
 //!
 //! ```
 //! use polywire::{Message, Node};
@@ -19,7 +20,7 @@
 //! ];
 //! assert!(PROBES.iter().map(|probe| (probe.shape)().schema().name()).eq(types.map(|shape| shape.schema().name())));
 //!
-//! // What a handler of such samples may look at.
+//! // The members of such a sample that a handler can read.
 //! let sample = Processor {
 //!     rated: Rated { interval_s: 1.0 },
 //!     busy_percent: 12.5,
@@ -74,7 +75,7 @@ pub use uptime::Uptime;
 pub use crate::host::Host;
 use crate::{MeasureError, Moment, ProbeType, input::INPUTS};
 
-/// The probes, in the order of lists.
+/// The probes, in the order in which lists show them.
 pub static PROBES: &[ProbeType] = &[
     processor::PROBE,
     memory::PROBE,
@@ -92,19 +93,18 @@ pub static PROBES: &[ProbeType] = &[
 /// The PDL file that the files of some probes include as `rated.pdl`.
 pub const RATED_PDL: &str = include_str!("../../pdl/rated.pdl");
 
-/// The probe or the input of this name.
+/// Returns the probe or the input of this name.
 pub fn find(name: &str) -> Result<&'static ProbeType, MeasureError> {
     let all = || PROBES.iter().chain(INPUTS);
     let probe = all().find(|probe| probe.name == name);
     probe.ok_or_else(|| MeasureError::unknown("probe", name, all().map(|probe| probe.name)))
 }
 
-/// What samples with rates have in common.
+/// The members that all samples with rates have.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "system::Rated", nested)]
 pub struct Rated {
-    /// The time that the rates of the sample cover. In the first sample it is 0, and so are the
-    /// rates.
+    /// The time that the rates of the sample cover. In the first sample, it and the rates are 0.
     #[polywire(unit = "s")]
     pub interval_s: f64,
 }
@@ -114,23 +114,23 @@ pub struct Rated {
 struct Interval(Option<Moment>);
 
 impl Interval {
-    /// Ends an interval and begins the next.
+    /// Ends an interval and begins the next one.
     fn next(&mut self, now: Moment) -> Rated {
         let before = self.0.replace(now);
-        // Nanoseconds are noise, and would take bytes in every sample.
+        // Nanoseconds are noise, and would enlarge every sample.
         let micros = before.map_or(0.0, |before| (now.seconds_since(before) * 1e6).round());
         Rated { interval_s: micros / 1e6 }
     }
 }
 
 impl Rated {
-    /// By how much a counter rose per second, rounded to hundredths. A counter that fell was reset:
-    /// its rate is 0.
+    /// Returns the increase of a counter per second, rounded to hundredths. A counter that
+    /// decreased was reset: its rate is 0.
     fn rate(&self, before: u64, after: u64) -> f64 {
         hundredths(self.quotient(before, after))
     }
 
-    /// The rate of a counter that rises by `full` in a second of full use, in percent.
+    /// Returns the rate of a counter in percent. `full` is its increase in a second of full use.
     fn percent(&self, before: u64, after: u64, full: f64) -> f32 {
         hundredths(self.quotient(before, after) / full * 100.0) as f32
     }
@@ -140,8 +140,8 @@ impl Rated {
     }
 }
 
-/// A figure without the digits that say nothing, which would take bytes in every sample: a number
-/// with two decimal places is short in each format that is compact or text.
+/// Rounds a figure to hundredths. Insignificant digits would enlarge every sample: a number with
+/// two decimal places is short in each compact format and in each text format.
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -11,7 +11,7 @@ use crate::{
     probe::boxed,
 };
 
-/// The most interfaces in a sample.
+/// The maximum number of interfaces in a sample.
 const MOST: usize = 1024;
 
 pub(super) const PROBE: ProbeType = ProbeType {
@@ -37,7 +37,7 @@ pub struct Network {
     pub interfaces: Vec<Interface>,
 }
 
-/// One interface. Counters count since the interface exists.
+/// One interface. Its counters start when the interface is created.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "system::Interface", nested)]
 pub struct Interface {
@@ -59,16 +59,16 @@ pub struct Interface {
     pub received_packets: u64,
     /// Packets sent.
     pub sent_packets: u64,
-    /// Packets that were damaged or dropped on receiving.
+    /// Received packets that were damaged or dropped.
     pub receive_faults: u64,
-    /// Packets that were damaged or dropped on sending.
+    /// Packets to send that were damaged or dropped.
     pub send_faults: u64,
 }
 
 struct Sampler {
     file: SystemFile,
     interval: Interval,
-    /// Bytes received and sent.
+    /// Bytes received and sent at the previous sample, by interface.
     before: BTreeMap<String, (u64, u64)>,
 }
 
@@ -97,9 +97,9 @@ impl Measure<Network> for Sampler {
     }
 }
 
-/// A line of `/proc/net/dev`, without rates.
+/// Parses a line of `/proc/net/dev`, without rates.
 fn interface(line: &str) -> Option<Interface> {
-    // The name may contain colons itself, if it is an alias.
+    // The name of an alias may contain colons.
     let (name, counters) = line.rsplit_once(':')?;
     let [received_bytes, received_packets, damaged, dropped, _, _, _, _, sent_bytes, sent_packets, failed, refused] =
         take(counters)?;

@@ -1,4 +1,4 @@
-//! Pressure stall information: the time that tasks lose because something is short.
+//! Pressure stall information: the time that tasks lose because a resource is scarce.
 
 use std::time::Duration;
 
@@ -26,19 +26,19 @@ pub(super) const PROBE: ProbeType = ProbeType {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "system::Pressure")]
 pub struct Pressure {
-    /// Some tasks waited for a processor.
+    /// Stalls in which some tasks waited for a processor.
     pub processor: Stall,
-    /// Some tasks waited for memory.
+    /// Stalls in which some tasks waited for memory.
     pub memory_some: Stall,
-    /// All tasks waited for memory.
+    /// Stalls in which all tasks waited for memory.
     pub memory_full: Stall,
-    /// Some tasks waited for disks.
+    /// Stalls in which some tasks waited for disks.
     pub disk_some: Stall,
-    /// All tasks waited for disks.
+    /// Stalls in which all tasks waited for disks.
     pub disk_full: Stall,
 }
 
-/// Shares of time, and their sum.
+/// The shares of stalled time, and the total stalled time.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "system::Stall", nested)]
 pub struct Stall {
@@ -51,7 +51,7 @@ pub struct Stall {
     /// The share over five minutes.
     #[polywire(unit = "%")]
     pub average_300s: f32,
-    /// The time since the start of the system.
+    /// The total stalled time since the start of the system.
     #[polywire(unit = "us")]
     pub total_us: u64,
 }

@@ -1,4 +1,4 @@
-//! Processes whose names fit a pattern.
+//! Processes whose names match a pattern.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,7 +19,7 @@ const MOST: Parameter = Parameter {
     default: "20",
 };
 
-/// The largest value of the parameter `most`.
+/// The maximum value of the parameter `most`.
 const LIMIT: usize = 10_000;
 
 pub(super) const PROBE: ProbeType = ProbeType {
@@ -45,9 +45,9 @@ pub struct Processes {
     /// The time that the rates cover.
     #[polywire(base)]
     pub rated: Rated,
-    /// How many processes fit the pattern.
+    /// The number of processes that match the pattern.
     pub matching: u32,
-    /// Those with the most processor time since the previous sample, the busiest first.
+    /// The processes with the most processor time since the previous sample, the busiest first.
     pub processes: Vec<Process>,
 }
 
@@ -55,14 +55,14 @@ pub struct Processes {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "system::Process", nested)]
 pub struct Process {
-    /// Its number.
+    /// The process ID.
     pub id: u32,
-    /// Its name, cut to 15 bytes by the system.
+    /// The name, cut to 15 bytes by the system.
     pub name: String,
     /// Processor time; 100 % is one core.
     #[polywire(unit = "%")]
     pub processor_percent: f32,
-    /// Memory that it holds, shared memory included.
+    /// The resident memory, including shared memory.
     #[polywire(unit = "B")]
     pub memory_bytes: u64,
     /// Threads.
@@ -76,11 +76,12 @@ struct Sampler {
     pattern: String,
     most: usize,
     interval: Interval,
-    /// Ticks of processor time, by number and start of the process: numbers are used again.
+    /// Ticks of processor time at the previous sample, by ID and start time, because IDs are
+    /// reused.
     before: BTreeMap<(u32, u64), u64>,
 }
 
-/// What `/proc/PID/stat` says.
+/// The contents of `/proc/PID/stat`.
 struct Stat {
     process: Process,
     start: u64,
@@ -91,7 +92,7 @@ impl Measure<Processes> for Sampler {
     fn measure(&mut self, now: Moment, sample: &mut Processes) -> Result<(), MeasureError> {
         let rated = self.interval.next(now);
         let numbers = self.host.names("proc").into_iter().filter_map(|name| name.parse().ok());
-        // A process that has ended meanwhile is no process.
+        // A process that has ended meanwhile is left out.
         let found: Vec<Stat> = numbers.filter_map(|id| self.stat(id)).collect();
         let after = found.iter().map(|stat| ((stat.process.id, stat.start), stat.ticks)).collect();
         let before = std::mem::replace(&mut self.before, after);
@@ -107,7 +108,8 @@ impl Measure<Processes> for Sampler {
         let matching = processes.len() as u32;
         processes.sort_by(|a, b| b.processor_percent.total_cmp(&a.processor_percent).then(a.id.cmp(&b.id)));
         processes.truncate(self.most);
-        // The folder of descriptors is read for listed processes only: it costs the most.
+        // The folder of descriptors is read for listed processes only, because it is the most
+        // expensive part.
         processes.iter_mut().for_each(|p| p.descriptors = self.host.count(&format!("proc/{}/fd", p.id)));
         *sample = Processes { rated, matching, processes };
         Ok(())
@@ -135,7 +137,7 @@ impl Sampler {
     }
 }
 
-/// Splits `7 (name) S 1 ..` into the name and what follows the state. The name may contain
+/// Splits `7 (name) S 1 ..` into the name and the fields after the state. The name may contain
 /// parentheses and spaces.
 fn name_and_fields(line: &str) -> Option<(&str, &str)> {
     let (before, after) = line.rsplit_once(") ")?;

@@ -31,7 +31,7 @@ pub struct Processor {
     /// The time that the shares cover.
     #[polywire(base)]
     pub rated: Rated,
-    /// Time in which it worked: neither idle nor waiting.
+    /// Time in which the processor worked: neither idle nor waiting for disks.
     #[polywire(unit = "%")]
     pub busy_percent: f32,
     /// Time in programs, also those with lowered priority.
@@ -40,7 +40,7 @@ pub struct Processor {
     /// Time in the kernel, without interrupts.
     #[polywire(unit = "%")]
     pub system_percent: f32,
-    /// Time with nothing to do but wait for disks.
+    /// Time in which the processor was idle and waited for disks.
     #[polywire(unit = "%")]
     pub wait_percent: f32,
     /// Time in interrupts.
@@ -49,7 +49,7 @@ pub struct Processor {
     /// Time that the hypervisor gave to other machines.
     #[polywire(unit = "%")]
     pub steal_percent: f32,
-    /// Cores that are on.
+    /// The cores that are online.
     pub cores: Vec<Core>,
 }
 
@@ -57,9 +57,9 @@ pub struct Processor {
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "system::Core", nested)]
 pub struct Core {
-    /// The number that the system gives it.
+    /// The number of the core in the system.
     pub number: u16,
-    /// Time in which it worked.
+    /// Time in which the core worked.
     #[polywire(unit = "%")]
     pub busy_percent: f32,
 }
@@ -86,7 +86,7 @@ impl Measure<Processor> for Sampler {
         for line in self.file.read()?.lines().map_while(|line| line.strip_prefix("cpu")) {
             let (number, ticks) = line.split_once(' ').unwrap_or_default();
             let Some(ticks) = take(ticks) else { break };
-            // A core that was not there before has no shares yet.
+            // A core that has just come online has no shares yet.
             before.resize(before.len().max(lines + 1), ticks);
             let rise = rise(&before[lines], &ticks);
             match number.parse() {
@@ -115,7 +115,8 @@ fn total(rise: &Ticks, sample: &mut Processor) {
     sample.steal_percent = share(steal, rise);
 }
 
-/// Counters of idle time and of waiting may fall by a tick; that counts as no rise.
+/// Returns the increase of each counter. The counters of idle and waiting time may decrease by a
+/// tick; that counts as no increase.
 fn rise(before: &Ticks, after: &Ticks) -> Ticks {
     std::array::from_fn(|i| after[i].saturating_sub(before[i]))
 }

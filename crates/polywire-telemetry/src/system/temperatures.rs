@@ -6,10 +6,10 @@ use polywire::Message;
 
 use crate::{Measure, MeasureError, Moment, Pdl, ProbeType, Uuid, host::Host, probe::boxed};
 
-/// The most sensors in a sample.
+/// The maximum number of sensors in a sample.
 const MOST: usize = 1024;
 
-/// How often new sensors are looked for. Sensors come and go with devices.
+/// How often the sampler searches for sensors, which are added and removed with devices.
 const SEARCH: Duration = Duration::from_secs(60);
 
 pub(super) const PROBE: ProbeType = ProbeType {
@@ -45,13 +45,13 @@ pub struct Sensor {
 
 struct Sampler {
     host: Host,
-    /// Names, and files with thousandths of a degree.
+    /// Names, and files that contain thousandths of a degree Celsius.
     sensors: Vec<(String, String)>,
     searched: Option<Moment>,
 }
 
 impl Sampler {
-    /// Fails if the machine has no sensor. Virtual machines have none.
+    /// Opens the sampler. Fails if the machine has no sensor, as virtual machines do.
     fn open(host: &Host) -> Result<Sampler, MeasureError> {
         let sensors = sensors(host);
         if sensors.is_empty() {
@@ -83,7 +83,8 @@ fn sensors(host: &Host) -> Vec<(String, String)> {
     found
 }
 
-/// `/sys/class/hwmon/hwmon0/temp1_input`, named by the chip and `temp1_label`.
+/// Finds sensors such as `/sys/class/hwmon/hwmon0/temp1_input`, named by the chip and
+/// `temp1_label`.
 fn chips(host: &Host) -> impl Iterator<Item = (String, String)> + '_ {
     host.names("sys/class/hwmon").into_iter().flat_map(move |chip| {
         let folder = format!("sys/class/hwmon/{chip}");
@@ -97,7 +98,7 @@ fn chips(host: &Host) -> impl Iterator<Item = (String, String)> + '_ {
     })
 }
 
-/// `/sys/class/thermal/thermal_zone0/temp`, named by `type`.
+/// Finds zones such as `/sys/class/thermal/thermal_zone0/temp`, named by `type`.
 fn zones(host: &Host) -> impl Iterator<Item = (String, String)> + '_ {
     let names = host.names("sys/class/thermal").into_iter();
     names.filter(|zone| zone.starts_with("thermal_zone")).map(move |zone| {

@@ -29,7 +29,7 @@ pub struct Uptime {
     /// Time since the system started.
     #[polywire(unit = "s")]
     pub uptime_s: f64,
-    /// Time that cores were idle since then; the sum over all cores.
+    /// Idle time since the start of the system, summed over all cores.
     #[polywire(unit = "s")]
     pub idle_s: f64,
 }

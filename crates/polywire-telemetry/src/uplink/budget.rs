@@ -5,45 +5,45 @@ use std::{collections::BTreeMap, time::Duration};
 use super::rule::MOST_PRIORITY;
 use crate::packet::Reduction;
 
-/// How often the budget is compared with what there is to send.
+/// How often the demand is compared with the budget.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// The intervals of thinning, one step after the other.
+/// The intervals of thinning, one for each of the first steps.
 const INTERVALS_S: [f64; 6] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
 
-/// How long samples wait for each other when batching is a step.
+/// How long samples are delayed when batching is active.
 const BATCH: Duration = Duration::from_secs(5);
 
-/// What a node packet costs beside its data packets: its own head, request and reply.
+/// The overhead of a node packet apart from its data packets: its own header, request and reply.
 const PACKET_BYTES: f64 = 160.0;
 
-/// The part of the budget that is planned with. The rest is for streams that are described.
+/// The fraction of the budget for samples. The rest is for descriptions of streams.
 const PLANNED: f64 = 0.9;
 
-/// While more samples wait than are sent in a second, this part of it is planned with at least; the
-/// rest is for those that wait.
+/// The minimum fraction of the budget for new samples while there is a backlog; the rest is for the
+/// backlog.
 const PLANNED_BEHIND: f64 = 0.45;
 
-/// What waits is to be sent in so many seconds, if that leaves [`PLANNED_BEHIND`].
+/// The time in which the backlog is to be sent, if that leaves [`PLANNED_BEHIND`] for new samples.
 const CATCH_UP_S: f64 = 10.0;
 
-/// For so many windows, a lower step must have been enough before it is taken.
+/// The number of consecutive windows in which a lower step must suffice before it is chosen.
 const PATIENCE: u32 = 5;
 
-/// The number of the step that batches: thinning has those before it.
+/// The number of the step that adds batching. The steps below it are thinning.
 const BATCHING: usize = INTERVALS_S.len() + 1;
 
-/// The last step leaves out all priorities but the highest.
+/// The number of the last step, which drops all priorities except the highest.
 const LAST: usize = BATCHING + MOST_PRIORITY as usize;
 
 #[derive(Debug)]
 pub struct Budget {
     bytes_per_s: f64,
-    /// The bytes that may be sent now. Below zero after a packet larger than that.
+    /// The number of bytes that may be sent now. Negative after a packet that exceeded the credit.
     credit: f64,
     credited: Duration,
     window: Duration,
-    /// What was offered in this window, and in the latest whole one.
+    /// The demand of each stream in the current window.
     offered: BTreeMap<u32, Demand>,
     sent_packets: u32,
     step: usize,
@@ -58,14 +58,14 @@ struct Demand {
 }
 
 impl Budget {
-    /// A budget of so many bytes a second.
+    /// Makes a budget of this number of bytes a second.
     pub fn new(bytes_per_s: u64, now: Duration) -> Budget {
         let bytes_per_s = bytes_per_s.max(1) as f64;
         let (offered, sent_packets) = (BTreeMap::new(), 0);
         Budget { bytes_per_s, credit: bytes_per_s, credited: now, window: now, offered, sent_packets, step: 0, calm: 0 }
     }
 
-    /// A sample is there to be sent. It counts whether it is left out or not.
+    /// Counts a sample as demand, whether it is sent or left out.
     pub fn offer(&mut self, stream: u32, priority: u8, bytes: usize) {
         let demand = self.offered.entry(stream).or_default();
         demand.priority = priority;
@@ -73,13 +73,13 @@ impl Budget {
         demand.bytes += bytes as f64;
     }
 
-    /// A packet was sent, or sent again.
+    /// Counts a packet that was sent, also if it was a retransmission.
     pub fn spend(&mut self, bytes: usize) {
         self.credit -= bytes as f64;
         self.sent_packets += 1;
     }
 
-    /// Chooses the step when a window ends. So many bytes wait to be sent.
+    /// Chooses the step when a window ends. `waiting_bytes` is the size of the backlog.
     pub fn turn(&mut self, now: Duration, waiting_bytes: u64) {
         let earned = now.saturating_sub(self.credited).as_secs_f64() * self.bytes_per_s;
         self.credit = (self.credit + earned).min(self.bytes_per_s);
@@ -100,7 +100,7 @@ impl Budget {
         self.offered.clear();
     }
 
-    /// Bytes a second at a step, if the next window is as this one.
+    /// Returns the bytes a second at a step, if the demand remains that of this window.
     fn cost(&self, step: usize, elapsed_s: f64) -> f64 {
         let (interval, lowest) = (interval(step), lowest(step));
         let kept = self.offered.values().filter(|demand| demand.priority >= lowest);
@@ -111,32 +111,32 @@ impl Budget {
             samples += sent;
             bytes += sent * demand.bytes / demand.samples;
         }
-        // A packet has a sample at least.
+        // A packet has at least one sample.
         let packets = if step >= BATCHING { BATCH.as_secs_f64().recip() } else { samples };
         bytes + packets.min(f64::from(self.sent_packets) / elapsed_s).min(samples) * PACKET_BYTES
     }
 
-    /// The shortest time between two samples of an instance.
+    /// Returns the minimum time between two samples of an instance.
     pub fn interval(&self) -> Option<Duration> {
         interval(self.step).map(Duration::from_secs_f64)
     }
 
-    /// Whether samples of this priority are left out.
+    /// Returns whether samples of this priority are left out.
     pub fn drops(&self, priority: u8) -> bool {
         priority < lowest(self.step)
     }
 
-    /// The most bytes of a packet, so that a packet takes a second at most.
+    /// Returns the maximum size of a packet in bytes, so that a packet takes at most a second.
     pub fn packet_bytes(&self) -> usize {
         self.bytes_per_s as usize
     }
 
-    /// How long samples wait for each other.
+    /// Returns how long samples are delayed, if batching is active.
     pub fn batch(&self) -> Option<Duration> {
         (self.step >= BATCHING).then_some(BATCH)
     }
 
-    /// How long until something may be sent.
+    /// Returns the time until a packet may be sent.
     pub fn wait(&self) -> Duration {
         Duration::from_secs_f64((-self.credit / self.bytes_per_s).max(0.0))
     }
@@ -155,7 +155,7 @@ fn interval(step: usize) -> Option<f64> {
     step.checked_sub(1).map(|step| INTERVALS_S[step.min(INTERVALS_S.len() - 1)])
 }
 
-/// The lowest priority that is sent.
+/// Returns the lowest priority that is sent.
 fn lowest(step: usize) -> u8 {
     u8::try_from(step.saturating_sub(BATCHING)).unwrap_or(MOST_PRIORITY)
 }
@@ -183,7 +183,7 @@ mod tests {
         let mut budget = Budget::new(10_000, Duration::ZERO);
         assert_eq!(run(&mut budget, 0, 3, 10), (Reduction::None, None));
         assert_eq!(run(&mut budget, 3, 1, 100), (Reduction::Thinning, seconds(0.5)));
-        // For a while, it stays as it is.
+        // The step remains for a few windows.
         assert_eq!(run(&mut budget, 4, 4, 10), (Reduction::Thinning, seconds(0.5)));
         assert_eq!(run(&mut budget, 8, 1, 10), (Reduction::None, None));
         let mut thin = Budget::new(40, Duration::ZERO);
@@ -191,7 +191,7 @@ mod tests {
         let mut thinner = Budget::new(12, Duration::ZERO);
         assert_eq!(run(&mut thinner, 0, 1, 100), (Reduction::Dropping, seconds(16.0)));
         assert!(thinner.drops(2) && thinner.batch().is_some());
-        // Batching helps those who have many instances.
+        // Batching helps nodes with many instances.
         let mut many = Budget::new(200, Duration::ZERO);
         (0..1000).for_each(|stream| many.offer(stream % 100, 5, 10));
         many.sent_packets = 20;
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(budget.wait(), Duration::from_secs(2));
         budget.turn(Duration::from_secs(101), 0);
         assert_eq!(budget.wait(), Duration::from_secs(1));
-        // A clock that goes back earns nothing.
+        // A clock that goes backwards adds no credit.
         budget.turn(Duration::from_secs(50), 0);
         budget.turn(Duration::from_secs(101), 0);
         assert_eq!(budget.wait(), Duration::from_secs(1));

@@ -26,10 +26,10 @@ use crate::{
     uplink::Rule,
 };
 
-/// How long the collector may take to store a packet.
+/// The time limit for the collector to store a packet.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// How long to wait after a failure: the first one, and the longest.
+/// The pauses after failures: the first one, and the longest one.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
 
 /// Why a carrier cannot start.
@@ -45,7 +45,7 @@ pub enum CarrierError {
 }
 
 /// Sends the packets of an [`Uplink`] to a collector, on a thread of its own, until it is dropped.
-/// What has not been acknowledged by then stays in the spool.
+/// Samples that are not acknowledged by then stay in the spool.
 ///
 /// ```
 /// use polywire::{Message, Node, codec::Encoder, service::Service};
@@ -58,7 +58,7 @@ pub enum CarrierError {
 /// # #[derive(Default, polywire::Message)]
 /// # struct Pump { pressure: f64 }
 ///
-/// // A collector that stores nothing.
+/// // A collector that acknowledges packets without storing them.
 /// let (node, wire) = (Node::new(), "cdr@inproc/carrier-doc");
 /// let service = node.service::<NodePacket, PacketReply>(PACKETS, Some(wire))?;
 /// let _collector = service.on_request(1, |_, _| Ok::<_, &str>(PacketReply::default()))?;
@@ -89,25 +89,26 @@ pub struct Carrier {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where samples are offered to a [`Carrier`]. Threads may share it by cloning.
+/// The handle by which samples are offered to a [`Carrier`]. Threads may share it by cloning.
 #[derive(Clone)]
 pub struct UplinkHandle(Arc<Shared>);
 
 struct Shared {
     uplink: Mutex<Uplink>,
-    /// Something was offered, acknowledged, or is to end.
+    /// Notified when a sample was offered, when a packet was acknowledged, and when the thread is
+    /// to end.
     changed: Condvar,
-    /// A call may have its reply.
+    /// Whether a call may have its reply.
     answered: AtomicBool,
     ends: AtomicBool,
     clocks: Clocks,
 }
 
-/// What the thread does next.
+/// The next action of the thread.
 enum Event {
-    /// It sends a packet.
+    /// Sends a packet.
     Send(Arc<NodePacket>),
-    /// It looks at the calls.
+    /// Polls the calls.
     Answered,
     End,
 }
@@ -116,8 +117,9 @@ enum Event {
 type Call<'a> = Pin<Box<dyn Future<Output = (Arc<NodePacket>, Result<PacketReply, CallError>)> + 'a>>;
 
 impl Carrier {
-    /// Starts to send packets of `uplink`, to the service [`PACKETS`] at a wire. The node keeps
-    /// looking for the collector while it is away. `clocks` must be those of the uplink.
+    /// Starts to send packets of `uplink`, to the service [`PACKETS`] on a wire. While the
+    /// collector is away, the node keeps trying to connect to it. `clocks` must be those of the
+    /// uplink.
     pub fn start(node: &Node, wire: &str, uplink: Uplink, clocks: Clocks) -> Result<Carrier, CarrierError> {
         let client = node.client::<NodePacket, PacketReply>(PACKETS, Some(wire))?.open()?;
         let [answered, ends] = [const { AtomicBool::new(false) }; 2];
@@ -128,13 +130,13 @@ impl Carrier {
         Ok(Carrier { handle, thread: Some(thread.map_err(CarrierError::Thread)?) })
     }
 
-    /// Where samples are offered.
+    /// Returns the handle by which samples are offered.
     pub fn handle(&self) -> UplinkHandle {
         self.handle.clone()
     }
 
-    /// Sends what waits, whatever batches say, and blocks until the collector has it; for at most
-    /// `timeout`. Returns whether the collector has everything.
+    /// Sends all waiting samples regardless of batches, and blocks until the collector has stored
+    /// them, for at most `timeout`. Returns whether everything is acknowledged.
     pub fn flush(&self, timeout: Duration) -> bool {
         let shared = &self.handle.0;
         let until = Instant::now() + timeout;
@@ -157,7 +159,7 @@ impl Drop for Carrier {
         drop(self.handle.0.lock());
         self.handle.0.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // Fails if the thread has panicked, which has been reported then.
+            // Fails if the thread has panicked; the panic has been reported already.
             let _ = thread.join();
         }
     }
@@ -207,7 +209,7 @@ impl Shared {
         self.ends.load(Ordering::Acquire)
     }
 
-    /// Blocks until there is something to do. Nothing is sent before the moment `rests`.
+    /// Blocks until there is something to do. Returns no packet before the time `rests`.
     fn next(&self, rests: Instant) -> Event {
         let mut uplink = self.lock();
         loop {
@@ -228,11 +230,11 @@ impl Shared {
     }
 }
 
-/// A call may have its reply.
+/// Wakes the thread when a call may have its reply.
 impl Wake for Shared {
     fn wake(self: Arc<Self>) {
         self.answered.store(true, Ordering::Release);
-        // The thread waits, or has not looked yet.
+        // Taking the lock ensures that the thread either waits, or has not checked `answered` yet.
         drop(self.lock());
         self.changed.notify_all();
     }
@@ -249,7 +251,7 @@ fn run(client: &Client<NodePacket, PacketReply>, shared: &Arc<Shared>) {
             Event::Answered => {}
             Event::Send(packet) => calls.push_back(Box::pin(call(client, packet))),
         }
-        // In order, because a call leaves when it is looked at for the first time.
+        // In order, because a call is sent when it is polled for the first time.
         let mut at = 0;
         while let Some(call) = calls.get_mut(at) {
             let Poll::Ready((packet, reply)) = call.as_mut().poll(&mut Context::from_waker(&waker)) else {
@@ -260,7 +262,7 @@ fn run(client: &Client<NodePacket, PacketReply>, shared: &Arc<Shared>) {
             match handle(shared, &packet, reply) {
                 Outcome::Stored => pause = first,
                 outcome => {
-                    // All that is under way is sent again.
+                    // All packets under way are sent again.
                     calls.clear();
                     at = 0;
                     if outcome == Outcome::Failed {
@@ -271,7 +273,7 @@ fn run(client: &Client<NodePacket, PacketReply>, shared: &Arc<Shared>) {
         }
         shared.changed.notify_all();
     }
-    // Only a spool on a disk has something to write.
+    // Only a spool on a disk has unsynchronized data.
     if let Err(error) = shared.lock().sync() {
         log::warn!("the spool cannot be written to the disk: {error}");
     }
@@ -288,9 +290,9 @@ async fn call(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Stored,
-    /// To be sent again at once.
+    /// The packets under way are to be sent again at once.
     Again,
-    /// To be sent again after a rest.
+    /// The packets under way are to be sent again after a pause.
     Failed,
 }
 
@@ -301,12 +303,13 @@ fn handle(shared: &Shared, packet: &NodePacket, reply: Result<PacketReply, CallE
             uplink.handle_reply(packet.number, &reply);
             match reply.unknown {
                 false => Outcome::Stored,
-                // A collector that does not know what it has just been told gets some rest.
+                // A collector that does not know the streams which this packet describes gets a
+                // pause.
                 true if packet.follows == 0 && !packet.streams.is_empty() => Outcome::Failed,
                 true => Outcome::Again,
             }
         }
-        // It can never be encoded.
+        // The packet can never be encoded.
         Err(CallError::Publish(error @ PublishError::Encode(_))) => {
             uplink.handle_reply(packet.number, &PacketReply { unknown: false, problem: error.to_string() });
             Outcome::Stored

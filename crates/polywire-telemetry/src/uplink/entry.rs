@@ -1,5 +1,5 @@
-//! The entries of a segment: samples and descriptions of streams, each with a checksum, so that a
-//! damaged one is skipped and the others are read.
+//! The entries of a segment: samples and descriptions of streams. Each has a checksum, so that a
+//! damaged entry is skipped and the others are read.
 
 use polywire::{
     codec::{self, BuildError, Decoder, Encoder, Options},
@@ -8,22 +8,22 @@ use polywire::{
 
 use crate::packet::{DataPacket, MOST_DOCUMENT_BYTES, MOST_PAYLOAD_BYTES, StreamDescription};
 
-/// Begins each entry, so that the next one can be found after damage.
+/// The mark at the beginning of each entry, so that the next one can be found after damage.
 const MARK: [u8; 4] = [0xd7, 0x50, 0x57, 0x01];
 
-/// Mark, length of the body, checksum of length and body.
+/// The size of an entry's header: mark, length of the body, checksum of length and body.
 const HEAD_BYTES: usize = 12;
 
-/// The most bytes of an entry's body.
+/// The maximum size of an entry's body in bytes.
 const MOST_BODY_BYTES: usize = MOST_PAYLOAD_BYTES + 2 * MOST_DOCUMENT_BYTES + 4096;
 
 const STREAM: u8 = 1;
 const SAMPLE: u8 = 2;
 
-/// What a segment has.
+/// An entry of a segment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    /// A stream of samples that follow.
+    /// The description of a stream whose samples follow.
     Stream(StreamDescription),
     /// A sample.
     Sample(DataPacket),
@@ -32,9 +32,9 @@ pub enum Entry {
 /// A part of a segment.
 #[derive(Debug, PartialEq)]
 pub enum Found {
-    /// An entry.
+    /// A valid entry.
     Entry(Entry),
-    /// Bytes that are no entry.
+    /// Bytes that are not a valid entry.
     Damage,
 }
 
@@ -60,7 +60,8 @@ impl Entries {
         Ok(())
     }
 
-    /// The entry or the damage at an offset, and where it ends; `None` at the end of the bytes.
+    /// Returns the entry or the damage at an offset, and where it ends; `None` at the end of the
+    /// bytes.
     pub fn at(&self, bytes: &[u8], offset: usize) -> Option<(Found, usize)> {
         let rest = bytes.get(offset..).filter(|rest| !rest.is_empty())?;
         if let Some((entry, len)) = self.whole(rest) {
@@ -112,7 +113,7 @@ pub fn put_sample(sample: &DataPacket, out: &mut Vec<u8>) {
 }
 
 fn put(parts: &[&[u8]], out: &mut Vec<u8>) {
-    // Callers bound the parts to much less than that.
+    // Callers limit the parts to a size much smaller than that.
     let len = u32::try_from(parts.iter().map(|part| part.len()).sum::<usize>()).unwrap_or(u32::MAX).to_le_bytes();
     out.extend_from_slice(&MARK);
     out.extend_from_slice(&len);
@@ -120,7 +121,7 @@ fn put(parts: &[&[u8]], out: &mut Vec<u8>) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// CRC-32, as in Ethernet and zip.
+/// Computes the CRC-32, as in Ethernet and zip.
 fn checksum(len: &[u8; 4], parts: &[&[u8]]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(len);
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     fn sample(sequence: u64) -> DataPacket {
-        // A payload that looks like entries does not mislead whoever searches for the next one.
+        // A payload that looks like an entry does not mislead the search for the next entry.
         let payload = [MARK.as_slice(), &[3, 0, 0, 0], &[9; 20]].concat();
         DataPacket { stream: 7, sequence, time_ns: -5, payload }
     }

@@ -1,4 +1,4 @@
-//! The format of a stream's samples, from a wire.
+//! The format of a stream's samples, derived from a wire.
 
 use std::{fs::File, io::Read as _, sync::Arc};
 
@@ -13,10 +13,11 @@ use crate::packet::{MOST_DOCUMENT_BYTES, StreamDescription};
 /// The option that names the file of a template document.
 const TEMPLATE: &str = "template";
 
-/// Options that concern messages which refer to earlier ones. Each kept sample stands alone.
+/// The options of messages that refer to earlier ones. They are removed, because each kept sample
+/// is decoded independently.
 const OF_SEQUENCES: [&str; 2] = ["mode", "key_interval"];
 
-/// A codec with its options and the document that configures it.
+/// A codec with its options and its configuration document.
 pub struct Format {
     codec: Configured,
     options: Options,
@@ -29,8 +30,8 @@ enum Configured {
 }
 
 impl Format {
-    /// The format of a wire; CDR if it leaves that open. Reads the template file that the wire
-    /// names, and fails if that is not possible.
+    /// Returns the format of a wire; CDR if the wire does not specify one. Reads the template file
+    /// that the wire names, and fails if the file cannot be read.
     pub fn of(wire: &Wire) -> Result<Format, NodeError> {
         let name = if wire.codec.name == AUTO { codec::cdr::CDR.name() } else { &wire.codec.name };
         let wrong = |cause: codec::LowerError| NodeError::Codec { codec: name.to_owned(), cause: cause.into() };
@@ -51,7 +52,7 @@ impl Format {
         Ok(Format { codec, options, document })
     }
 
-    /// The codec.
+    /// Returns the codec.
     pub fn codec(&self) -> &dyn Codec {
         match &self.codec {
             Configured::Listed(codec) => *codec,
@@ -59,7 +60,7 @@ impl Format {
         }
     }
 
-    /// Its options.
+    /// Returns the options of the codec.
     pub fn options(&self) -> &Options {
         &self.options
     }

@@ -1,12 +1,13 @@
-//! The kept way, at the node: every sample reaches the collector once, in order, over restarts of
-//! either side.
+//! The uplink of a node: every sample reaches the collector once and in order, also across restarts
+//! of either side.
 //!
 //! An [`Uplink`] numbers samples, keeps them in a spool until the collector has stored them, and
-//! makes node packets of them. It starts no thread and reads no clock; a [`Carrier`] has the thread
-//! that sends. `spec/telemetry.md` has the rules.
+//! puts them into node packets. It starts no thread and reads no clock; a [`Carrier`] has the
+//! thread that sends. `spec/telemetry.md` specifies the protocol.
 //!
-//! Whatever comes while a packet is under way shares the next one, so packets grow with the time
-//! that the collector takes to answer. If they cannot grow any more, several are under way.
+//! Samples that are offered while a packet is under way share the next packet, so packets grow with
+//! the response time of the collector. When packets have their maximum size, several are under way
+//! at the same time.
 //!
 //! ```
 //! use polywire_telemetry::{
@@ -21,14 +22,14 @@
 //! uplink.offer(stream, b"a sample", now);
 //! let packet = uplink.poll(now).unwrap();
 //! assert_eq!((packet.packets[0].sequence, &packet.packets[0].payload[..]), (0, &b"a sample"[..]));
-//! // Nobody answers: the same packet is sent again.
+//! // There is no reply: the same packet is sent again.
 //! uplink.handle_failure();
 //! assert_eq!(uplink.poll(now).unwrap().packets, packet.packets);
 //! uplink.handle_reply(packet.number, &PacketReply::default());
 //! assert!(uplink.poll(now).is_none() && uplink.is_empty());
 //! let status: UplinkStatus = uplink.status();
 //! assert_eq!((status.acknowledged, status.spool), (1, SpoolLosses::default()));
-//! // Samples that wait can be sent early, and be written to the disk.
+//! // Waiting samples can be sent early, and can be written to the disk.
 //! uplink.flush();
 //! uplink.sync()?;
 //! assert!(uplink.wait(now).is_zero());
@@ -73,24 +74,27 @@ use crate::{
     },
 };
 
-/// The most streams of a start. A probe that changes its format or its rule begins a new one.
+/// The maximum number of streams of a start. A probe whose format or rule changes begins a new
+/// stream.
 pub const MOST_STREAMS: u32 = 1 << 14;
 
-/// Bounds of an [`Uplink`].
+/// The limits and settings of an [`Uplink`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UplinkOptions {
-    /// The most bytes of the spool: 256 MiB by default, at least 64 KiB.
+    /// The maximum size of the spool in bytes: 256 MiB by default, at least 64 KiB.
     pub spool_bytes: u64,
-    /// What is written is on the disk after this time, as far as the disk tells the truth: a second
-    /// by default. Killing the process loses nothing of it; a power failure loses so much.
+    /// The time after which written samples are synchronized to the disk: a second by default.
+    /// Killing the process loses no written samples; a power failure loses at most those of this
+    /// time, if the disk reports honestly.
     pub sync: Duration,
-    /// The most bytes of a node packet, about: 256 KiB by default. One sample always fits.
+    /// The approximate maximum size of a node packet in bytes: 256 KiB by default. One sample
+    /// always fits.
     pub packet_bytes: usize,
-    /// The most packets that are under way at a time, from 1: 16 by default. More than one are if
-    /// each but the last has as many bytes as it may have, and while none fails.
+    /// The maximum number of packets under way at a time, from 1: 16 by default. Several packets
+    /// are under way only if all but the last one have their maximum size, and while none fails.
     pub window: usize,
-    /// The most bytes a second that are sent, about; `None`, the default, for no limit. Counted are
-    /// node packets before compression.
+    /// The approximate maximum number of bytes sent a second; `None`, the default, for no limit.
+    /// Counts node packets before compression.
     pub budget_bytes_per_s: Option<u64>,
 }
 
@@ -101,22 +105,22 @@ impl Default for UplinkOptions {
     }
 }
 
-/// What an uplink has done since its start, in samples unless it says otherwise.
+/// The counters of an uplink since its start, in samples unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UplinkStatus {
-    /// The collector has stored them.
+    /// Samples that the collector has stored.
     pub acknowledged: u64,
-    /// Lost in the spool.
+    /// Samples that were lost in the spool.
     pub spool: SpoolLosses,
-    /// A newer sample took their place ([`Keep::Last`]).
+    /// Samples that were replaced by newer ones ([`Keep::Last`]).
     pub replaced: u64,
-    /// Left out to keep the byte budget.
+    /// Samples that were left out to keep the byte budget.
     pub reduced: u64,
-    /// Refused by the collector, or too large to send.
+    /// Samples that the collector has refused, or that are too large to send.
     pub refused: u64,
-    /// Bytes of the spool's segments.
+    /// The size of the spool's segments in bytes.
     pub spool_bytes: u64,
-    /// What is left out now.
+    /// The current measure to keep the byte budget.
     pub reduction: Reduction,
 }
 
@@ -127,7 +131,7 @@ pub enum StreamError {
     /// The node has as many streams as it can have.
     #[error("a node has at most {MOST_STREAMS} streams in one start")]
     TooMany,
-    /// The description is too large to keep.
+    /// The description cannot be encoded.
     #[error("the stream cannot be described")]
     Description(#[from] CodecError),
 }
@@ -142,17 +146,18 @@ pub struct Uplink {
     opened: u32,
     spool: Spool,
     budget: Option<Budget>,
-    /// The packets that are not acknowledged, in order.
+    /// The packets that are not acknowledged or follow one that is not, in order.
     flights: VecDeque<Flight>,
-    /// How many of them may be under way: one after a failure, and one more with each reply.
+    /// The number of packets that may be under way: one after a failure, and one more with each
+    /// reply.
     open: usize,
     /// The number of the latest packet.
     number: u64,
-    /// The streams that have been described to the collector, and the start that they belong to.
+    /// The start that was last sent to the collector, and the streams of it that were described.
     told: (u64, BTreeSet<u32>),
-    /// When what waits is to be sent.
+    /// When the waiting samples are to be sent.
     due: Option<Duration>,
-    /// Everything that waits is being sent.
+    /// Whether all waiting samples are being sent.
     is_flushing: bool,
     synced: Duration,
     status: UplinkStatus,
@@ -161,20 +166,20 @@ pub struct Uplink {
 struct Stream {
     described: Described,
     rule: Rule,
-    /// The number of the next sample.
+    /// The sequence number of the next sample.
     next: u64,
-    /// The samples of [`Keep::Last`].
+    /// The waiting samples of [`Keep::Last`].
     last: VecDeque<DataPacket>,
-    /// The latest sample of an interval, if the budget has them thinned.
+    /// The latest sample of an interval, while the budget requires thinning.
     held: Option<DataPacket>,
-    /// When the interval is over.
+    /// When the interval ends.
     free_at: Duration,
-    /// Samples and bytes that wait for a batch.
+    /// The number of samples and bytes that wait for a batch.
     waiting: (u64, u64),
     is_closed: bool,
 }
 
-/// A packet until it and all before it are acknowledged.
+/// A packet, kept until it and all packets before it are acknowledged.
 struct Flight {
     packet: Arc<NodePacket>,
     /// All streams of its samples.
@@ -185,17 +190,17 @@ struct Flight {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// It is to be sent, for the first time or again.
+    /// The packet is to be sent, for the first time or again.
     Waits,
-    /// Sent and neither answered nor failed.
+    /// The packet was sent, and has neither a reply nor a failure.
     Out,
-    /// Acknowledged, and one before it is not.
+    /// The packet is acknowledged, but an earlier one is not.
     Done,
 }
 
 impl Uplink {
-    /// The uplink of a new start of a node. `start` must be random. What earlier starts have left
-    /// in the storage is sent first. Fails if the storage cannot be read.
+    /// Makes the uplink of a new start of a node. `start` must be random. Samples that earlier
+    /// starts have left in the storage are sent first. Fails if the storage cannot be read.
     pub fn new(
         node: Uuid,
         start: u64,
@@ -215,7 +220,8 @@ impl Uplink {
             budget: options.budget_bytes_per_s.map(|bytes| Budget::new(bytes, now.steady)),
             flights: VecDeque::new(),
             open: options.window.max(1),
-            // Far from the numbers of other starts, also if these are close to each other.
+            // Scatters the first numbers of different starts, also if the starts are close to each
+            // other.
             number: start.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             told: (start, BTreeSet::new()),
             due: None,
@@ -225,7 +231,7 @@ impl Uplink {
         })
     }
 
-    /// Opens a stream and returns its number, which the description gets.
+    /// Opens a stream and returns its number, which is also written into the description.
     pub fn open(&mut self, description: StreamDescription, rule: Rule) -> Result<u32, StreamError> {
         let number = self.opened;
         if number >= MOST_STREAMS {
@@ -239,7 +245,7 @@ impl Uplink {
         Ok(number)
     }
 
-    /// Takes no more samples of a stream. Those that wait are sent.
+    /// Closes a stream to new samples. Its waiting samples are still sent.
     pub fn close(&mut self, number: u32) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         stream.is_closed = true;
@@ -248,8 +254,8 @@ impl Uplink {
         }
     }
 
-    /// Takes a sample. When this returns, the sample outlives the process if its rule keeps all
-    /// samples and the spool is on a disk. Does nothing if there is no such stream. Blocks while
+    /// Adds a sample. When this returns, the sample outlives the process if its rule keeps all
+    /// samples and the spool is on a disk. Has no effect if there is no such stream. Blocks while
     /// the sample is written.
     pub fn offer(&mut self, number: u32, payload: &[u8], now: Moment) {
         let Some(stream) = self.streams.get_mut(&number).filter(|stream| !stream.is_closed) else { return };
@@ -293,8 +299,8 @@ impl Uplink {
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
     }
 
-    /// Sends at most so many bytes a second from now on; `None` for no limit. What the former
-    /// budget held back is sent.
+    /// Limits the bytes sent a second from now on; `None` for no limit. Samples that the former
+    /// budget held back are sent.
     pub fn set_budget(&mut self, bytes_per_s: Option<u64>, now: Moment) {
         self.options.budget_bytes_per_s = bytes_per_s;
         self.budget = bytes_per_s.map(|bytes| Budget::new(bytes, now.steady));
@@ -306,19 +312,20 @@ impl Uplink {
         held.into_iter().for_each(|sample| self.keep(sample, now.steady));
     }
 
-    /// The bytes a second of [`Uplink::set_budget`], or of the options.
+    /// Returns the bytes a second from [`Uplink::set_budget`], or from the options.
     pub fn budget(&self) -> Option<u64> {
         self.options.budget_bytes_per_s
     }
 
-    /// Sends everything that waits, whatever batches say.
+    /// Sends all waiting samples, regardless of batches.
     pub fn flush(&mut self) {
         self.is_flushing = true;
     }
 
-    /// The next packet to send, if it is time to send one; it must leave after those before it.
-    /// For each comes [`Uplink::handle_reply`], or for all of them [`Uplink::handle_failure`].
-    /// Blocks while samples are read, and while they are synchronised to the disk.
+    /// Returns the next packet if it is time to send one. Packets must be sent in this order. The
+    /// caller reports the result of each by [`Uplink::handle_reply`], or a failure of all packets
+    /// under way by [`Uplink::handle_failure`]. Blocks while samples are read, and while they are
+    /// synchronized to the disk.
     pub fn poll(&mut self, now: Moment) -> Option<Arc<NodePacket>> {
         self.turn(now.steady);
         let may_send = self.budget.as_ref().is_none_or(|budget| budget.wait().is_zero());
@@ -348,7 +355,7 @@ impl Uplink {
         Some(flight.packet.clone())
     }
 
-    /// Whether another packet can be made: none is under way, or it would be a full one.
+    /// Returns whether another packet can be made: none is under way, or the new one would be full.
     fn may_load(&self) -> bool {
         let is_full = || self.spool.unread_bytes() >= self.packet_bytes() as u64;
         match self.flights.len() {
@@ -357,12 +364,13 @@ impl Uplink {
         }
     }
 
-    /// The most bytes of a packet, about.
+    /// Returns the approximate maximum size of a packet in bytes.
     fn packet_bytes(&self) -> usize {
         self.budget.as_ref().map_or(usize::MAX, Budget::packet_bytes).min(self.options.packet_bytes)
     }
 
-    /// Lets time pass for the budget, for what it holds back, and for the disk.
+    /// Advances the budget, releases samples that it held back, and synchronizes the spool when
+    /// due.
     fn turn(&mut self, now: Duration) {
         if let Some(budget) = &mut self.budget {
             budget.turn(now, self.spool.waiting_bytes());
@@ -384,7 +392,7 @@ impl Uplink {
         }
     }
 
-    /// Makes the next packet of what waits.
+    /// Makes the next packet of waiting samples.
     fn load(&mut self, now: Moment) {
         if !self.is_flushing {
             self.is_flushing = true;
@@ -398,7 +406,7 @@ impl Uplink {
         }
         if samples.is_empty() {
             (self.is_flushing, self.due) = (false, None);
-            // What was read and holds no sample is behind samples that are under way.
+            // Bytes that were read without a sample come after samples that are under way.
             match self.flights.back_mut() {
                 Some(flight) => flight.ends.extend(ends),
                 None => self.spool.taken(&ends),
@@ -435,7 +443,7 @@ impl Uplink {
         own.or_else(|| self.spool.stream(start, number)).cloned()
     }
 
-    /// The collector has answered the packet with this number.
+    /// Handles the collector's reply to the packet with this number.
     pub fn handle_reply(&mut self, number: u64, reply: &PacketReply) {
         let mut out = self.flights.iter_mut().filter(|flight| flight.state == State::Out);
         let Some(flight) = out.find(|flight| flight.packet.number == number) else { return };
@@ -446,11 +454,11 @@ impl Uplink {
         let samples = flight.packet.packets.len() as u64;
         match reply.is_stored() {
             true => self.status.acknowledged += samples,
-            // To send it again would stop everything behind it.
+            // Sending the packet again would block all later ones.
             false => {
                 log::warn!("the collector refuses {samples} samples: {}", reply.problem);
                 self.status.refused += samples;
-                // What it described was not taken.
+                // The collector has not accepted the descriptions in the packet.
                 self.told.1.clear();
             }
         }
@@ -462,9 +470,9 @@ impl Uplink {
         self.streams.retain(|_, stream| !is_over(stream));
     }
 
-    /// A packet may not have arrived, or the collector may have forgotten its streams: all packets
-    /// under way are sent again, in order, with their streams. Replies to those that were sent
-    /// before do not count any more.
+    /// Handles a failure: a packet may not have arrived, or the collector may have forgotten its
+    /// streams. All packets under way are sent again, in order, with their streams. Replies to
+    /// earlier transmissions are ignored until then.
     pub fn handle_failure(&mut self) {
         self.told.1.clear();
         self.open = 1;
@@ -472,7 +480,8 @@ impl Uplink {
         out.for_each(|flight| flight.state = State::Waits);
     }
 
-    /// How long [`Uplink::poll`] has nothing to do, unless something happens meanwhile.
+    /// Returns the time until [`Uplink::poll`] has something to do, unless samples or replies
+    /// arrive earlier.
     pub fn wait(&self, now: Moment) -> Duration {
         let until = |at: Duration| at.saturating_sub(now.steady);
         let credit = self.budget.as_ref().map_or(Duration::ZERO, Budget::wait);
@@ -496,13 +505,13 @@ impl Uplink {
         self.spool.sync()
     }
 
-    /// Whether the collector has everything.
+    /// Returns whether the collector has acknowledged everything.
     pub fn is_empty(&self) -> bool {
         let waits = |stream: &Stream| !stream.last.is_empty() || stream.held.is_some();
         self.flights.is_empty() && self.spool.waiting_bytes() == 0 && !self.streams.values().any(waits)
     }
 
-    /// Counts since the start.
+    /// Returns the counters since the start.
     pub fn status(&self) -> UplinkStatus {
         let reduction = self.budget.as_ref().map_or(Reduction::None, Budget::reduction);
         UplinkStatus { spool: self.spool.losses(), spool_bytes: self.spool.bytes(), reduction, ..self.status }
@@ -510,7 +519,7 @@ impl Uplink {
 }
 
 impl Stream {
-    /// What the budget leaves of a sample. Counts what it leaves out.
+    /// Returns the sample if the budget lets it pass now. Counts the samples that are left out.
     fn reduce(
         &mut self,
         budget: &mut Budget,

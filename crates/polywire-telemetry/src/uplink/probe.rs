@@ -1,4 +1,4 @@
-//! The probe of the way to the collector itself.
+//! The probe that measures the uplink itself.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use polywire::Message;
 use super::{UplinkHandle, UplinkStatus};
 use crate::{MeasureError, Moment, Pdl, Probe, ProbeType, Settings, Uuid, host::Host, probe::boxed};
 
-/// What a node has sent to its collector since its start, and what it has left out, in samples. A
-/// node with a collector has a probe `uplink` of this type.
+/// The samples that a node has sent to its collector since its start, and those that it has left
+/// out. A node with a collector has a probe `uplink` of this type.
 ///
 /// ```
 /// use polywire::{Node, Wire};
@@ -30,24 +30,24 @@ use crate::{MeasureError, Moment, Pdl, Probe, ProbeType, Settings, Uuid, host::H
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "telemetry::Uplink")]
 pub struct UplinkSample {
-    /// Stored by the collector.
+    /// Samples that the collector has stored.
     pub acknowledged: u64,
-    /// Dropped from the spool for want of room.
+    /// Samples that were dropped from the spool for lack of room.
     pub dropped: u64,
-    /// Not written to the spool: the disk is full or fails.
+    /// Samples that were not written to the spool, because the disk is full or fails.
     pub unwritten: u64,
-    /// Damaged in the spool.
+    /// Samples that were damaged in the spool.
     pub damaged: u64,
-    /// Dropped for newer ones, by probes that keep only the last ones.
+    /// Samples that were replaced by newer ones, of probes that keep only the last ones.
     pub replaced: u64,
-    /// Left out to keep the byte budget.
+    /// Samples that were left out to keep the byte budget.
     pub reduced: u64,
-    /// Refused by the collector, or too large.
+    /// Samples that the collector has refused, or that are too large.
     pub refused: u64,
-    /// Bytes of the spool.
+    /// The size of the spool in bytes.
     #[polywire(unit = "B")]
     pub spool_bytes: u64,
-    /// What is left out now, as in [`Reduction`](crate::packet::Reduction).
+    /// The current measure to keep the byte budget, as in [`Reduction`](crate::packet::Reduction).
     pub reduction: u8,
 }
 
@@ -68,7 +68,7 @@ fn open(_: &Host, _: &Settings) -> Result<Box<dyn Probe>, MeasureError> {
     Err(MeasureError::Unknown("every node with a collector has this probe".to_owned()))
 }
 
-/// The probe of this way.
+/// Makes the probe of this uplink.
 pub(crate) fn probe(handle: UplinkHandle) -> Box<dyn Probe> {
     boxed(move |_: Moment, sample: &mut UplinkSample| -> Result<(), MeasureError> {
         *sample = handle.status().into();

@@ -5,13 +5,13 @@ use std::{fmt, str::FromStr, time::Duration};
 /// The highest priority.
 pub const MOST_PRIORITY: u8 = 9;
 
-/// The longest that a sample waits for others.
+/// The longest time for which a sample may wait for others.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The longest that a sample waits for others if a batch has no time.
+/// The longest time for which a sample waits for others if a batch specifies no time.
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
-/// The most samples of [`Keep::Last`].
+/// The maximum number of samples of [`Keep::Last`].
 const MOST_KEPT: u32 = 100_000;
 
 /// How the samples of a probe are kept for the collector, and when they are sent.
@@ -28,7 +28,7 @@ const MOST_KEPT: u32 = 100_000;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Which samples.
+    /// Which samples are kept.
     pub keep: Keep,
     /// When they are sent.
     pub batch: Batch,
@@ -43,45 +43,46 @@ impl Default for Rule {
     }
 }
 
-/// Which samples are kept until the collector has them. As text: `all`, a number, or `none`.
+/// Which samples are kept until the collector has stored them. As text: `all`, a number, or `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// All, in the spool.
     #[default]
     All,
-    /// The last ones, so many, in memory; from 1 to 100,000. Older ones are dropped.
+    /// The last ones, in memory; from 1 to 100,000. Older ones are dropped.
     Last(u32),
-    /// None: the probe is not sent to the collector.
+    /// None: the samples of the probe are not sent to the collector.
     None,
 }
 
-/// When samples are sent: at once, or when so much is there or so much time has passed. As text:
-/// `off`, or one or several of a time (`5s`, `200ms`), a number of samples (`100`) and bytes
-/// (`64kB`, 1 kB is 1000 bytes), with commas between. Without a time, a sample waits for at most a
-/// minute. When the samples of one probe are due, those of the others go with them.
+/// When samples are sent: at once, or when enough samples or bytes wait or enough time has passed.
+/// As text: `off`, or one or several of a time (`5s`, `200ms`), a number of samples (`100`) and
+/// bytes (`64kB`, 1 kB is 1000 bytes), separated by commas. Without a time, a sample waits for at
+/// most a minute. When the samples of one probe are due, waiting samples of other probes are sent,
+/// too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// The longest that a sample waits; at most an hour.
+    /// The longest time for which a sample waits; at most an hour.
     pub time: Option<Duration>,
-    /// The number of samples of the probe that do not wait.
+    /// The number of samples of the probe at which they are sent.
     pub samples: Option<u64>,
-    /// The bytes of the probe's payloads that do not wait.
+    /// The size of the probe's payloads in bytes at which they are sent.
     pub bytes: Option<u64>,
 }
 
-/// The text is no rule.
+/// The error for a text that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is expected")]
 pub struct RuleError(pub(crate) &'static str);
 
 impl Batch {
-    /// How long a sample waits for others.
+    /// Returns the longest time for which a sample waits for others.
     pub(super) fn wait(self) -> Duration {
         let is_off = self == Batch::default();
         self.time.unwrap_or(if is_off { Duration::ZERO } else { DEFAULT_WAIT })
     }
 
-    /// Whether so much does not wait.
+    /// Returns whether this number of samples or bytes is due at once.
     pub(super) fn is_full(self, samples: u64, bytes: u64) -> bool {
         self.samples.is_some_and(|most| samples >= most) || self.bytes.is_some_and(|most| bytes >= most)
     }

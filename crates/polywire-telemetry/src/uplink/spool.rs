@@ -1,5 +1,5 @@
-//! The samples that the collector has not acknowledged, in segments: bounded in bytes, the oldest
-//! of the lowest priority dropped first, damage skipped and counted.
+//! The samples that the collector has not acknowledged, in segments. The spool has a limit in
+//! bytes, drops the oldest samples of the lowest priority first, and skips and counts damage.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,30 +15,30 @@ use super::{
 };
 use crate::packet::{DataPacket, MOST_DATA_PACKETS, StreamDescription};
 
-/// A segment is at most this part of the spool, so that dropping one leaves most of it.
+/// A segment is at most this fraction of the spool, so that dropping one keeps most samples.
 const SEGMENTS: u64 = 16;
 
-/// The bytes at which a segment ends and the next one begins.
+/// The size in bytes at which a segment ends and the next one begins.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// What was lost in the spool, in samples unless it says otherwise.
+/// The losses in the spool, in samples unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpoolLosses {
-    /// Dropped for want of room.
+    /// Samples that were dropped for lack of room.
     pub dropped: u64,
-    /// Not written: the disk is full or fails.
+    /// Samples that were not written, because the disk is full or fails.
     pub unwritten: u64,
-    /// Stretches of bytes that were damaged, and samples of streams whose description was.
+    /// Damaged ranges of bytes, and samples of streams whose description was damaged.
     pub damaged: u64,
 }
 
 /// Samples read from the spool.
 #[derive(Debug, Default)]
 pub struct Read {
-    /// The start that numbered them.
+    /// The start in which the samples were numbered.
     pub start: u64,
     pub samples: Vec<DataPacket>,
-    /// Up to where each segment was read.
+    /// The segments that were read, and the offset up to which each was read.
     pub ends: Vec<(SegmentId, u64)>,
 }
 
@@ -54,10 +54,10 @@ pub struct Spool {
     start: u64,
     most_bytes: u64,
     segments: BTreeMap<SegmentId, Segment>,
-    /// The segments that are written to, by priority.
+    /// The segments that samples are currently written to, by priority.
     open: BTreeMap<u8, Open>,
     next_number: u64,
-    /// The streams of all starts that samples in the spool have been read of, or are written of.
+    /// The streams, of all starts, whose samples were read from the spool or are written to it.
     streams: BTreeMap<(u64, u32), Arc<StreamDescription>>,
     losses: SpoolLosses,
     is_dirty: bool,
@@ -66,14 +66,14 @@ pub struct Spool {
 #[derive(Clone, Copy, Default)]
 struct Segment {
     bytes: u64,
-    /// Up to where it has been acknowledged.
+    /// The offset up to which the samples are acknowledged.
     taken: u64,
-    /// Up to where it has been read, and is being sent or acknowledged.
+    /// The offset up to which the samples were read, and are being sent or are acknowledged.
     read: u64,
 }
 
 impl Segment {
-    /// It is being sent: it goes last if room is needed.
+    /// Returns whether samples of the segment are being sent: such a segment is dropped last.
     fn is_flying(&self) -> bool {
         self.read > self.taken
     }
@@ -81,12 +81,13 @@ impl Segment {
 
 struct Open {
     id: SegmentId,
-    /// The streams that it describes.
+    /// The streams that the segment describes.
     described: BTreeSet<u32>,
 }
 
 impl Spool {
-    /// The spool of a node's new start. What earlier starts have left in the storage comes first.
+    /// Makes the spool of a node's new start. Segments of earlier starts in the storage are read
+    /// first.
     pub fn new(mut storage: Box<dyn Storage>, start: u64, most_bytes: u64) -> io::Result<Spool> {
         let entries = Entries::new().map_err(|error: BuildError| io::Error::other(error.to_string()))?;
         let known = storage.list()?;
@@ -106,14 +107,15 @@ impl Spool {
         })
     }
 
-    /// Prepares a stream of this start.
+    /// Encodes the description of a stream of this start.
     pub fn describe(&self, description: StreamDescription) -> Result<Described, CodecError> {
         let mut entry = Vec::new();
         self.entries.put_stream(&description, &mut entry)?;
         Ok(Described { description: Arc::new(description), entry })
     }
 
-    /// Adds a sample. If it cannot be kept, it is counted, and its number is missing from then on.
+    /// Adds a sample. A sample that cannot be written is counted; its sequence number stays
+    /// missing.
     pub fn push(&mut self, stream: &Described, priority: u8, sample: &DataPacket) {
         if self.try_push(stream, priority, sample).is_err() {
             self.losses.unwritten += 1;
@@ -144,7 +146,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The segment that takes the next sample of a priority.
+    /// Returns the segment for the next sample of a priority.
     fn segment_for(&mut self, priority: u8) -> SegmentId {
         let most = SEGMENT_BYTES.min(self.most_bytes / SEGMENTS);
         let size = |id: &SegmentId| self.segments.get(id).map_or(0, |segment| segment.bytes);
@@ -158,8 +160,8 @@ impl Spool {
         id
     }
 
-    /// Drops segments until so many bytes of a priority fit. Returns false if only segments of
-    /// higher priority are left and they do not.
+    /// Drops segments until this number of bytes of a priority fit. Returns false if they do not
+    /// fit and only segments of higher priority are left.
     fn make_room(&mut self, bytes: u64, priority: u8) -> bool {
         while self.bytes() + bytes > self.most_bytes {
             let victims = self.segments.iter().filter(|(id, _)| id.priority <= priority);
@@ -182,7 +184,7 @@ impl Spool {
         samples
     }
 
-    /// Reads on: the next samples, all of one start.
+    /// Reads the next samples, all of one start.
     pub fn read(&mut self, most_bytes: usize) -> Read {
         let (mut read, mut room) = (Read::default(), most_bytes);
         for id in self.in_order() {
@@ -200,8 +202,8 @@ impl Spool {
         read
     }
 
-    /// The segments as they are sent: those of earlier starts first, because the collector
-    /// remembers the latest starts only; then those of high priority.
+    /// Returns the segments in the order in which they are sent: those of earlier starts first,
+    /// because the collector remembers only the latest starts; then those of high priority.
     fn in_order(&self) -> Vec<SegmentId> {
         let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
         for id in self.segments.keys() {
@@ -212,7 +214,7 @@ impl Spool {
         ids
     }
 
-    /// Reads on in a segment. Returns whether there is room left for another one.
+    /// Reads the next samples of a segment. Returns whether there is room left for another segment.
     fn read_segment(&mut self, id: SegmentId, room: &mut usize, read: &mut Read) -> bool {
         let Some(Segment { bytes, read: from, .. }) = self.segments.get(&id).copied() else { return true };
         let rest = match self.load(id, from, bytes) {
@@ -235,7 +237,7 @@ impl Spool {
                     self.losses.damaged += 1;
                 }
                 Found::Entry(Entry::Sample(sample)) => {
-                    // One sample always fits.
+                    // The first sample always fits.
                     let is_first = read.samples.is_empty();
                     fits = (is_first || sample.bytes() <= *room) && read.samples.len() < MOST_DATA_PACKETS;
                     if !fits {
@@ -260,7 +262,7 @@ impl Spool {
         if most == 0 { Ok(Vec::new()) } else { self.storage.read(id, from, most) }
     }
 
-    /// What was read is the collector's now.
+    /// Marks samples up to these offsets as acknowledged.
     pub fn taken(&mut self, ends: &[(SegmentId, u64)]) {
         for (id, end) in ends {
             if let Some(segment) = self.segments.get_mut(id) {
@@ -270,7 +272,7 @@ impl Spool {
         }
     }
 
-    /// Removes a segment of which nothing is left to send, unless it is written to.
+    /// Removes a segment whose samples are all acknowledged, unless it is still written to.
     fn remove_if_taken(&mut self, id: SegmentId) {
         let is_open = self.open.values().any(|open| open.id == id);
         if !is_open && self.segments.get(&id).is_some_and(|segment| segment.taken >= segment.bytes) {
@@ -284,13 +286,13 @@ impl Spool {
         }
         self.segments.remove(&id);
         self.open.retain(|_, open| open.id != id);
-        // Other segments of that start describe the streams again.
+        // If a segment of that start remains, its streams are still needed.
         if id.start != self.start && !self.segments.keys().any(|other| other.start == id.start) {
             self.streams.retain(|(start, _), _| *start != id.start);
         }
     }
 
-    /// Blocks until all samples are on the disk. Does nothing if they are.
+    /// Blocks until all samples are on the disk. Has no effect if they are already.
     pub fn sync(&mut self) -> io::Result<()> {
         if self.is_dirty {
             self.storage.sync()?;
@@ -307,17 +309,17 @@ impl Spool {
         self.streams.get(&(start, number))
     }
 
-    /// The bytes that wait to be sent.
+    /// Returns the number of bytes that are not acknowledged.
     pub fn waiting_bytes(&self) -> u64 {
         self.segments.values().map(|segment| segment.bytes.saturating_sub(segment.taken)).sum()
     }
 
-    /// The bytes that wait and are not being sent yet.
+    /// Returns the number of bytes that are not being sent yet.
     pub fn unread_bytes(&self) -> u64 {
         self.segments.values().map(|segment| segment.bytes.saturating_sub(segment.read)).sum()
     }
 
-    /// The bytes that the segments take.
+    /// Returns the total size of the segments in bytes.
     pub fn bytes(&self) -> u64 {
         self.segments.values().map(|segment| segment.bytes).sum()
     }

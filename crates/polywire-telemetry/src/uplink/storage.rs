@@ -1,4 +1,4 @@
-//! Where the segments of a spool lie: in memory, or as files in a folder.
+//! The storage of a spool's segments: in memory, or as files in a folder.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,22 +10,22 @@ use std::{
 
 use crate::LockedFile;
 
-/// The end of a file's name; the number is the version of the entries in it.
+/// The extension of a segment's file; the number is the version of the entries in it.
 const ENDING: &str = ".spool1";
 
-/// Which segment. If room is needed, they are dropped in this order, by priority and then by
-/// number.
+/// Identifies a segment. If room is needed, segments are dropped in this order, by priority and
+/// then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentId {
-    /// The priority of all its samples.
+    /// The priority of all samples in the segment.
     pub priority: u8,
-    /// Its number in the spool; later segments have greater ones.
+    /// The number of the segment in the spool; later segments have greater numbers.
     pub number: u64,
     /// The start of the node that numbered the samples.
     pub start: u64,
 }
 
-/// Keeps segments. An implementation of [`Memory`] is an example.
+/// Stores segments. [`Memory`] is an example of an implementation.
 ///
 /// ```
 /// use polywire_telemetry::uplink::{Memory, SegmentId, Storage};
@@ -40,15 +40,15 @@ pub struct SegmentId {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Storage: Send {
-    /// All segments, with their bytes.
+    /// Returns all segments, with their sizes in bytes.
     fn list(&mut self) -> io::Result<Vec<(SegmentId, u64)>>;
 
-    /// Writes bytes at an offset, which is at most the segment's end; makes the segment if there is
-    /// none. After an error, anything may follow the offset. What is written outlives the process,
-    /// but not the system before [`Storage::sync`].
+    /// Writes bytes at an offset, which is at most the segment's end; creates the segment if it
+    /// does not exist. After an error, the contents after the offset are undefined. Written bytes
+    /// outlive the process, but survive a failure of the system only after [`Storage::sync`].
     fn write(&mut self, segment: SegmentId, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// At most so many bytes from an offset; fewer only at the end.
+    /// Reads at most `most` bytes from an offset; fewer only at the end.
     fn read(&mut self, segment: SegmentId, offset: u64, most: usize) -> io::Result<Vec<u8>>;
 
     /// Blocks until all that was written is on the disk.
@@ -58,7 +58,7 @@ pub trait Storage: Send {
     fn remove(&mut self, segment: SegmentId) -> io::Result<()>;
 }
 
-/// Segments in memory, which end with the process.
+/// Segments in memory, which are lost when the process ends.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(BTreeMap<SegmentId, Vec<u8>>);
 
@@ -90,22 +90,23 @@ impl Storage for Memory {
     }
 }
 
-/// Segments as files of a folder, `PRIORITY-NUMBER-START.spool1`. Other files there are left alone.
+/// Segments as files of a folder, `PRIORITY-NUMBER-START.spool1`. Other files there are ignored.
 #[derive(Debug)]
 pub struct Files {
     folder: PathBuf,
-    /// Segments that were written to and may be again. A segment is closed when a later one of its
-    /// priority is written to.
+    /// Segments that were written to and may be written to again. A segment is closed when another
+    /// one of its priority is opened.
     open: BTreeMap<SegmentId, File>,
     dirty: BTreeSet<SegmentId>,
-    /// Segments have been made or removed since the folder was synchronised.
+    /// Whether segments were created since the folder was synchronized.
     is_folder_dirty: bool,
-    /// Locked while this process uses the folder.
+    /// The lock that this process holds while it uses the folder.
     _lock: LockedFile,
 }
 
 impl Files {
-    /// Opens a folder, and makes it if there is none. Fails if another process uses it.
+    /// Opens a folder, and creates it if it does not exist. Fails if another process uses the
+    /// folder.
     ///
     /// ```
     /// use polywire_telemetry::uplink::{Files, SegmentId, Storage};

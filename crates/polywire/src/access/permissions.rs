@@ -1,10 +1,10 @@
-//! Rules of access as permissions of DDS Security: what a member of a fleet may write and read, by
-//! the names that topics have in DDS.
+//! Expresses rules of access as permissions of DDS Security: what a member of a fleet may write and
+//! read, with the names that topics have in DDS.
 //!
-//! Permissions are rules of which the first that fits decides. Their patterns are those of POSIX
-//! `fnmatch` without flags, in which `*` stands for any characters, also slashes. So `plant/*` fits
-//! names with more levels, which a rule in front of it denies. That rule must not deny what another
-//! pattern allows: patterns with more levels come first.
+//! In a permissions document, the first rule that fits decides. Its patterns are those of POSIX
+//! `fnmatch` without flags, in which `*` stands for any characters, also slashes. So `plant/*` also
+//! fits names with more levels, and a rule in front of it must deny these. That deny rule must not
+//! deny what another pattern allows, so patterns with more levels are written first.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,15 @@ use crate::{
     engine::dds::{LETTERS, Naming, escape, rpc_topic},
 };
 
-/// The topic that a participant makes to find the state of its domain. Nobody reads or writes it.
+/// The topic that a participant makes to find the state of its domain. It is neither read nor
+/// written.
 const STATE: &str = "polywire_state";
 
-/// Most levels `**` of a pattern: each of them may also stand for no level, which doubles the
-/// expressions.
+/// The most levels `**` in a pattern. Each of them may also stand for no level, which doubles the
+/// number of expressions.
 const MOST_OPTIONAL: usize = 4;
 
-/// Why rules of access cannot be told to DDS.
+/// Why rules of access cannot be expressed as permissions of DDS.
 ///
 /// ```
 /// use polywire::{Config, access::{PermissionsError, permissions}, engine::dds::Naming};
@@ -44,7 +45,7 @@ pub enum PermissionsError {
     /// No rule applies to the member.
     #[error("no rule of access is for '{name}', so it could not join")]
     Nobody {
-        /// The name of its certificate.
+        /// The name of the member's certificate.
         name: String,
     },
     /// A pattern that `fnmatch` cannot express.
@@ -52,13 +53,13 @@ pub enum PermissionsError {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is in the way.
+        /// Why `fnmatch` cannot express the pattern.
         reason: &'static str,
     },
 }
 
-/// What the rules allow the member with a certificate of this name, as the rules of a grant in a
-/// document of permissions, with the names that topics have by this naming. The topics that nodes
+/// Returns what the rules allow the member with a certificate of this name, as the XML rules of a
+/// grant in a permissions document. Topics have the names of this naming. The topics that nodes
 /// need to find and to describe each other are allowed as well.
 ///
 /// ```
@@ -90,14 +91,14 @@ pub fn permissions(access: &Access, name: &str, naming: Naming) -> Result<String
     Ok(xml)
 }
 
-/// A rule for topics.
+/// A rule that allows or denies topics.
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
     allows: bool,
     topics: Vec<String>,
 }
 
-/// What a member may write or read, in the order of the rules.
+/// Returns the rules for what a member may write, or may read, in their order.
 fn lines(rules: &[&Rule], naming: Naming, writes: bool) -> Result<Vec<Line>, PermissionsError> {
     let of = |patterns: fn(&Rule) -> &[Pattern]| rules.iter().flat_map(move |rule| patterns(rule)).collect::<Vec<_>>();
     let mut lines = vec![own(naming, writes)];
@@ -111,7 +112,7 @@ fn lines(rules: &[&Rule], naming: Naming, writes: bool) -> Result<Vec<Line>, Per
         }
     }
     lines.extend(ordered(calls));
-    // Patterns of topics do not stand for those of services.
+    // Patterns of topics must not match the topics of services.
     let services = [Role::Request, Role::Reply].into_iter().flat_map(|role| around_services(naming, role));
     let topics = services.map(|(prefix, suffix)| format!("{prefix}*{suffix}")).collect();
     lines.push(Line { allows: false, topics });
@@ -125,12 +126,13 @@ fn lines(rules: &[&Rule], naming: Naming, writes: bool) -> Result<Vec<Line>, Per
     Ok(lines.into_iter().filter(|line| !line.topics.is_empty()).collect())
 }
 
-/// What every node needs, and what describes it. Who gets to see that is up to the rules.
+/// Allows the topics that every node needs and that describe it. The rules decide who may read
+/// them.
 fn own(naming: Naming, writes: bool) -> Line {
     let mut topics: Vec<String> = vec![LETTERS.into(), INTEREST.into()];
     topics.extend(if writes { [NODE, STATS].as_slice() } else { &[STATE] }.iter().map(|topic| (*topic).into()));
     if naming == Naming::Ros {
-        // Every node serves its types, by a service below its name.
+        // Every node serves its type descriptions, by a service below its name.
         let types = format!("*/{}", type_query::NAME);
         let served = if writes { rpc::reply_topic(&types) } else { rpc::request_topic(&types) };
         topics.extend([entities::TOPIC.into(), served]);
@@ -138,7 +140,7 @@ fn own(naming: Naming, writes: bool) -> Line {
     Line { allows: true, topics }
 }
 
-/// What is in front of the names of topics. Channels that are not in the native form have theirs.
+/// Returns the prefixes of topic names. A channel that is not in the native form has no prefix.
 fn prefixes(naming: Naming) -> &'static [&'static str] {
     match naming {
         Naming::Plain | Naming::Rpc => &[""],
@@ -146,7 +148,7 @@ fn prefixes(naming: Naming) -> &'static [&'static str] {
     }
 }
 
-/// What is in front of the name of a service, and behind it.
+/// Returns the prefixes and suffixes of the names of a service's topics.
 fn around_services(naming: Naming, role: Role) -> Vec<(String, String)> {
     let around = |topic: String| {
         let (prefix, suffix) = topic.split_once('*').unwrap_or((&topic, ""));
@@ -162,18 +164,18 @@ fn around_services(naming: Naming, role: Role) -> Vec<(String, String)> {
     all
 }
 
-/// The expressions of a pattern.
+/// The `fnmatch` expressions of a pattern.
 struct Expression {
     levels: usize,
     allowed: Vec<String>,
-    /// Of what is allowed, this has more levels than the pattern.
+    /// Names that `allowed` also fits, but that have more levels than the pattern.
     denied: Vec<String>,
 }
 
 /// A part of a pattern.
 enum Part {
     Level(String),
-    /// So many levels, or at least so many.
+    /// This number of levels, or at least this number if `is_open`.
     Any {
         levels: usize,
         is_open: bool,
@@ -209,7 +211,7 @@ impl Expression {
         if optionals > MOST_OPTIONAL {
             return wrong("it has too many '**'");
         }
-        // In each of these, some of the optional parts stand for no level.
+        // Each value of `absent` is a set of optional parts that stand for no level.
         let without = |absent: usize| {
             let mut number = 0;
             let kept = parts.iter().filter(|part| {
@@ -241,13 +243,13 @@ impl Part {
     }
 }
 
-/// `None` without any part: names have at least one level.
+/// Joins parts. `None` if there are none: names have at least one level.
 fn joined(parts: impl Iterator<Item = String>, prefix: &str, suffix: &str) -> Option<String> {
     let parts: Vec<String> = parts.collect();
     (!parts.is_empty()).then(|| format!("{prefix}{}{suffix}", parts.join("/")))
 }
 
-/// Puts expressions in an order in which none denies what another one allows.
+/// Orders expressions so that none denies what another one allows.
 fn ordered(mut expressions: Vec<Expression>) -> Vec<Line> {
     let (whole, mut others): (Vec<_>, Vec<_>) = expressions.drain(..).partition(|one| one.denied.is_empty());
     let set = |topics: BTreeSet<String>| topics.into_iter().collect::<Vec<_>>();
@@ -255,7 +257,7 @@ fn ordered(mut expressions: Vec<Expression>) -> Vec<Line> {
     let mut lines = vec![Line { allows: true, topics }];
     others.sort_by_key(|one| std::cmp::Reverse(one.levels));
     for same in others.chunk_by(|one, other| one.levels == other.levels) {
-        // What one of them denies has more levels than any of them allows.
+        // The names that they deny have more levels than the names that they allow.
         let denied = same.iter().flat_map(|one| one.denied.iter().cloned()).collect();
         let allowed = same.iter().flat_map(|one| one.allowed.iter().cloned()).collect();
         lines.push(Line { allows: false, topics: set(denied) });
@@ -273,7 +275,7 @@ mod tests {
     use super::*;
     use crate::access::Who;
 
-    /// As the access control of DDS Security compares names.
+    /// Compares names as the access control of DDS Security does.
     fn fits(expression: &[u8], name: &[u8]) -> bool {
         match (expression.split_first(), name.split_first()) {
             (None, None) => true,

@@ -1,9 +1,10 @@
-//! The histories that bridges pass on.
+//! The histories that bridges forward.
 //!
-//! A writer that keeps samples has a history channel, which is accepted by those who ask for them
-//! (`spec/qos.md`). At the other end, the bridge announces one of its own. When somebody accepts it
-//! there, the bridge accepts that of the writer, passes on what comes, and leaves it again. Where
-//! the bridge converts the channel, it converts each sample of the history as it comes.
+//! A writer that keeps samples has a history channel, which subscribers accept to request the
+//! samples (`spec/qos.md`). The bridge announces a history channel of its own at the other end.
+//! When a subscriber accepts it, the bridge accepts the writer's history channel, forwards the
+//! history, and leaves the channel again. If the bridge converts the writer's channel, it converts
+//! each sample of the history too.
 
 use std::sync::{
     Arc, Weak,
@@ -30,23 +31,23 @@ use crate::{
     replayed::Part,
 };
 
-/// The history of a writer whose channel a bridge passes on.
+/// The history of a writer whose channel a bridge forwards.
 pub(super) struct Past {
     way: Weak<Way>,
     to: Arc<PortEntry>,
-    /// What the writer announced, and the bridges that its channel has passed.
+    /// The writer's announcement, and the bridges that its channel has passed.
     announced: Arc<Announcement>,
     via: Vec<Id128>,
     /// The history channel at the other end, and the id of its writer.
     channel: ChannelId,
     id: Id128,
     sequence: AtomicU64,
-    /// `None` if payloads are passed on as they came.
+    /// `None` if payloads are forwarded as received.
     conversion: Option<Conversion>,
     asked: Mutex<Asked>,
 }
 
-/// Makes samples in the format of the other end.
+/// Encodes samples in the format of the other end.
 #[derive(Clone)]
 pub(super) struct Conversion {
     coding: Dynamic,
@@ -71,19 +72,21 @@ struct Made {
     is_key_frame: bool,
 }
 
-/// What the other end has asked for.
+/// The state of a request from the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Nothing,
-    /// The history is under way; it is asked for once more if the value is true.
+    /// The history is being read. The value is true if it was requested once more.
     Wanted(bool),
-    /// It has come. The writer's channel is about to be left.
+    /// The history has arrived, and the bridge is about to leave the writer's channel. The value is
+    /// true if the history was requested once more.
     Came(bool),
 }
 
 impl Past {
-    /// Announces the history of a channel at the other end, where `there` and `offer` are those of
-    /// the channel. It has passed so many bridges before.
+    /// Announces the history of a forwarded channel at the other end. `there` and `offer` are the
+    /// announcement and the offer of the forwarded channel there. `hops` is the number of bridges
+    /// that the writer's channel has passed.
     pub(super) fn open(
         way: &Arc<Way>,
         announced: &Arc<Announcement>,
@@ -107,7 +110,7 @@ impl Past {
             conversion,
             asked: Mutex::new(Asked::Nothing),
         });
-        // Before it may be asked for.
+        // The history is listed before it can be requested.
         way.lock().pasts.push(Arc::downgrade(&past));
         let replay: Weak<dyn Replay> = Arc::downgrade(&(past.clone() as Arc<dyn Replay>));
         to.serve_history(channel, replay);
@@ -118,8 +121,8 @@ impl Past {
         &self.announced.topic
     }
 
-    /// Whether a history channel of the writer is to be read now. It has the format of the channel
-    /// that is passed on, and has come the same way.
+    /// Checks whether this history channel of the writer is to be read now. Its format and the
+    /// bridges that it has passed must be those of the forwarded channel.
     pub(super) fn wants(&self, announced: &Announcement, offer: &Offer) -> bool {
         offer.history_of == Some(self.announced.writer)
             && offer.via == self.via
@@ -128,12 +131,13 @@ impl Past {
             && matches!(*self.asked(), Asked::Wanted(_))
     }
 
-    /// Whether the history has come, and the writer's channel is to be left.
+    /// Checks whether the history has arrived, so that the writer's channel is to be left.
     pub(super) fn has_come(&self) -> bool {
         matches!(*self.asked(), Asked::Came(_))
     }
 
-    /// The writer's channel was left after the history had come. True if it is to be read again.
+    /// Records that the writer's channel was left after the history had arrived. Returns true if
+    /// the history is to be read again.
     pub(super) fn begins_again(&self) -> bool {
         let mut asked = self.asked();
         let Asked::Came(again) = *asked else { return false };
@@ -141,7 +145,7 @@ impl Past {
         again
     }
 
-    /// What comes on the writer's channel.
+    /// Makes the slot that receives the writer's history channel.
     pub(super) fn slot(
         self: Arc<Self>,
         way: &Way,
@@ -162,14 +166,14 @@ impl Past {
         Ok(Arc::new(Passing { past: self, decoding: Some(Decoding { slot, made }) }))
     }
 
-    /// Sends a message of the writer's channel at the other end.
+    /// Forwards a message of the writer's history channel to the other end.
     fn send(&self, envelope: &Envelope<'_>, part: Part<'_>, payload: &[u8], is_key_frame: bool) {
         let (sequence, own) = (self.sequence.fetch_add(1, Ordering::Relaxed) + 1, [self.id.0]);
         let part = if matches!(part, Part::Begin(..)) { Part::Begin(sequence, &own) } else { part };
         let (extensions, anchor) = (part.extension(), is_key_frame.then_some(sequence));
         let extensions = extensions.as_extensions();
         let envelope = Envelope { channel: self.channel, sequence, anchor, extensions, ..*envelope };
-        // If the port has closed, nobody is there.
+        // An error means that the port has closed, so there is no receiver.
         let _ = self.to.send(&envelope, payload);
         self.to.settle();
     }
@@ -209,27 +213,27 @@ impl Drop for Past {
     }
 }
 
-/// What the payloads of a channel are.
+/// Returns what determines the format of a channel's payloads.
 fn format(of: &Announcement) -> (&str, &str, &str, Option<Id128>) {
     (&of.codec, &of.options, &of.compressor, of.configuration)
 }
 
-/// A history channel that is passed on.
+/// A history channel of the writer, which is forwarded.
 struct Passing {
     past: Arc<Past>,
-    /// `None` if payloads are passed on as they came.
+    /// `None` if payloads are forwarded as received.
     decoding: Option<Decoding>,
 }
 
-/// Reads what is to be converted.
+/// Decodes the samples that are to be converted.
 struct Decoding {
     slot: Arc<dyn Slot>,
-    /// What has become of the sample that the slot gets.
+    /// The result of converting the sample that the slot has received.
     made: Arc<Mutex<Option<Made>>>,
 }
 
 impl Decoding {
-    /// `None` if the sample cannot be read, which the slot tells, or written.
+    /// Converts a sample. `None` if it cannot be decoded, which the slot reports, or not encoded.
     fn convert(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize) -> Option<Made> {
         let envelope = Envelope { extensions: Extensions::default(), ..*envelope };
         self.slot.deliver(&envelope, payload, wire_bytes, None);

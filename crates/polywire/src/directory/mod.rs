@@ -1,13 +1,14 @@
-//! Which nodes are there, what they publish and subscribe to, and who reads whom.
+//! Discovery: which nodes exist, what they publish and subscribe to, and which subscribers read
+//! which publishers.
 //!
-//! [`Node::directory`](crate::Node::directory) looks at all ports of a node, those opened later
-//! included, whatever their engines. The types are those of [`polywire_core::directory`], where the
-//! rules are; this module moves the messages.
+//! [`Node::directory`](crate::Node::directory) observes all ports of a node, also those that open
+//! later, over every engine. [`polywire_core::directory`] has the types and the rules; this module
+//! receives the messages.
 //!
-//! Nodes describe themselves on the topic [`NODE_TOPIC`], and tell what they count on
-//! [`STATS_TOPIC`]: built-in topics, as in DDS. Nobody announces or encodes them before somebody
-//! asks, so a node that nobody looks at pays nothing. With rules of [`access`](crate::access), a
-//! peer sees the node if it may subscribe to these topics.
+//! Nodes describe themselves on the topic [`NODE_TOPIC`], and publish their counts on
+//! [`STATS_TOPIC`]. These are built-in topics, as in DDS. A node announces and encodes them only if
+//! a peer asks for them, so a node that nobody observes pays nothing. With rules of
+//! [`access`](crate::access), a peer sees the node if it may subscribe to these topics.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@
 //!         break;
 //!     }
 //! }
-//! // The hall has told of itself; the plant may be a moment later.
+//! // The hall has described itself; the plant's description may arrive a moment later.
 //! while directory.snapshot().node("plant").is_none() {
 //!     assert!(Instant::now() < until);
 //!     std::thread::yield_now();
@@ -78,16 +79,16 @@ pub use polywire_core::directory::{
 /// The topic on which nodes describe themselves.
 pub const NODE_TOPIC: &str = builtin::NODE;
 
-/// The topic on which nodes tell what they count: [`NodeStats`](crate::stats::NodeStats).
+/// The topic on which nodes publish their counts: [`NodeStats`](crate::stats::NodeStats).
 pub const STATS_TOPIC: &str = builtin::STATS;
 
-/// The nodes at all ports of a node, itself included. It keeps the node's ports open. Events wait
-/// in it, 16384 at most; a stream of them is what it is for `async` code.
+/// The nodes that are known at all ports of a node, itself included. The directory keeps the node's
+/// ports open. It queues at most 16384 events. In `async` code, it is a stream of events.
 ///
 /// [The module](self) has an example.
 pub struct Directory(Arc<Watcher>);
 
-/// Subscribes at each port.
+/// Subscribes to the descriptions of nodes at each port.
 struct Watcher {
     known: Arc<Known>,
     ports: Mutex<Ports>,
@@ -95,12 +96,12 @@ struct Watcher {
 
 #[derive(Default)]
 struct Ports {
-    /// Addresses of the entries, which the subscriptions keep alive.
+    /// Addresses of the port entries with a subscription, which keeps the entry alive.
     seen: BTreeSet<usize>,
     subscriptions: Vec<Subscription>,
 }
 
-/// What has come.
+/// The descriptions received so far.
 #[derive(Default)]
 struct Known {
     state: Mutex<State>,
@@ -114,7 +115,7 @@ struct State {
 }
 
 impl Node {
-    /// Looks which nodes are there, at all ports of this node. Their descriptions come within
+    /// Observes which nodes exist, at all ports of this node. Their descriptions arrive within
     /// moments; [`directory`](crate::directory) has an example.
     pub fn directory(&self) -> Directory {
         let nodes = directory::Directory::new(Limits::default());
@@ -126,12 +127,12 @@ impl Node {
 }
 
 impl Directory {
-    /// What is there now.
+    /// Returns the nodes that are known now.
     pub fn snapshot(&self) -> Snapshot {
         self.0.known.lock().nodes.snapshot()
     }
 
-    /// The next change. `None` if none comes within `timeout`.
+    /// Waits for the next change. `None` if there is none within `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<Event> {
         let known = &self.0.known;
         let mut next = None;
@@ -143,12 +144,12 @@ impl Directory {
         next
     }
 
-    /// The next change, if one waits.
+    /// Returns the next change, if one waits.
     pub fn try_recv(&self) -> Option<Event> {
         self.0.known.lock().nodes.poll_event()
     }
 
-    /// Descriptions that were refused because they exceed the [`Limits`].
+    /// Returns how many descriptions were refused because they exceed the [`Limits`].
     pub fn refused(&self) -> u64 {
         self.0.known.lock().nodes.refused()
     }
@@ -191,7 +192,7 @@ impl Known {
             Some(InstanceState::NoWriters) => state.nodes.handle_end(writer),
             _ => {
                 let direct = info.source.link.peer.node.0 == description.id;
-                // What is refused is counted.
+                // The directory counts refused descriptions.
                 let _ = state.nodes.handle_report(writer, direct, description.into());
             }
         }

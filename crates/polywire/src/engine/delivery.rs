@@ -1,6 +1,6 @@
-//! What the sending side knows of each channel of one link: whether the peer wants it, the messages
-//! held until the peer has answered, and the messages lost. Every engine built in keeps one per
-//! link. It has no socket, thread, lock or clock.
+//! The sender's state of the channels of one link: for each channel, whether the peer wants it, the
+//! messages held until the peer has answered, and the messages lost. Every engine built in except
+//! `dds` keeps one [`Delivery`] per link. A `Delivery` has no socket, thread, lock or clock.
 //!
 //! Order is kept per writer: while one channel of a writer waits for its answer, the writer's other
 //! channels wait too.
@@ -29,42 +29,43 @@ pub(super) struct Delivery<M> {
     held_bytes: usize,
     /// Lanes that are retiring.
     retiring: BTreeSet<ChannelId>,
-    /// Lanes that the peer has not declined.
+    /// The number of lanes that the peer has not declined.
     wanted: usize,
-    /// Lanes that may have a loss that was not reported to the peer.
+    /// Lanes that may have a loss that the peer has not been informed of.
     lossy: BTreeSet<ChannelId>,
     tally: Tally,
 }
 
 /// A message that can be held.
 pub(super) trait Holdable {
-    /// Its channel, and the channel's position after it.
+    /// Returns the message's channel, and the channel's position after the message.
     fn at(&self) -> (ChannelId, Start);
-    /// Bytes that it counts in the queue.
+    /// Returns the bytes that the message counts in the queue.
     fn size(&self) -> usize;
 }
 
-/// Channels by the id that the port has for them.
+/// Channels by their ids on the port.
 #[derive(Debug, Default)]
 struct Lanes {
     all: BTreeMap<ChannelId, Lane>,
-    /// The channel that [`Lanes::open_way`] gave last, as long as no channel has changed.
+    /// The last result of [`Lanes::open_way`], and its channel. `None` after a channel may have
+    /// changed.
     near: Option<(ChannelId, (ChannelId, u32))>,
 }
 
 /// One channel.
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// The channel as the peer knows it.
+    /// The peer's id for the channel.
     pub(super) id: ChannelId,
     writer: Id128,
     topic: Arc<str>,
     interest: Interest,
-    /// Messages missing before the next message that leaves.
+    /// The gap before the next message that leaves.
     missing: Option<Missing>,
-    /// Messages missing after the last message held.
+    /// The gap after the last message held.
     missing_behind: Option<Missing>,
-    /// Messages held.
+    /// The number of messages held.
     held: usize,
 }
 
@@ -88,7 +89,7 @@ pub(super) struct Missing {
 #[derive(Debug)]
 enum Held<M> {
     Message(M),
-    /// Dropped between two messages that are held.
+    /// A gap between two messages that are held.
     Missing(ChannelId, Missing),
 }
 
@@ -97,7 +98,7 @@ enum Held<M> {
 struct Tally {
     sent: u64,
     dropped: u64,
-    /// Dropped and not reported by an event yet.
+    /// Dropped messages that no event has reported yet.
     untold: u64,
     /// Time of the last event, while messages are being dropped.
     told: Option<Instant>,
@@ -115,7 +116,8 @@ pub(crate) enum Outcome {
     Dropped,
 }
 
-/// An [`super::Event::Dropped`] that is due: topic of the last message dropped, and their number.
+/// An [`super::Event::Dropped`] that is due: the topic of the last message dropped, and the number
+/// of messages dropped.
 pub(super) type Notice = (Arc<str>, u64);
 
 /// A message that leaves, the peer's id for its channel, and the gap to report before it.
@@ -149,8 +151,8 @@ impl<M: Holdable> Delivery<M> {
         self.wanted -= usize::from(replaced.is_some_and(|lane| lane.interest != Interest::Unwanted));
     }
 
-    /// Notes the peer's answer. Messages held for a channel that it declines are skipped. Returns
-    /// the messages that nothing holds back any more, in order.
+    /// Notes the peer's answer to a channel. If the peer declines, the messages held for the
+    /// channel are skipped. Returns the messages that may leave now, in order.
     pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) -> Vec<Leaving<M>> {
         let Some(lane) = self.lanes.get_mut(&channel) else { return Vec::new() };
         let writer = lane.writer;
@@ -166,7 +168,7 @@ impl<M: Holdable> Delivery<M> {
         self.release(writer)
     }
 
-    /// Removes the messages of a writer that nothing holds back any more.
+    /// Removes and returns the messages of a writer that no unanswered channel holds back any more.
     fn release(&mut self, writer: Id128) -> Vec<Leaving<M>> {
         let mut leaving = Vec::new();
         loop {
@@ -187,8 +189,8 @@ impl<M: Holdable> Delivery<M> {
         }
     }
 
-    /// For how many subscribers the peer wants a message, 0 while it has not answered. `None` if it
-    /// does not want it; the message is then noted as skipped.
+    /// Returns the number of subscribers for which the peer wants a message; 0 while the peer has
+    /// not answered. If the peer does not want the message, notes it as skipped and returns `None`.
     #[inline]
     pub(super) fn wanted(&mut self, envelope: &Envelope<'_>) -> Option<u32> {
         let lane = self.lanes.get_mut(&envelope.channel)?;
@@ -202,8 +204,8 @@ impl<M: Holdable> Delivery<M> {
         }
     }
 
-    /// The peer's id for a channel that it wants, and for how many subscribers, if nothing is held
-    /// and nothing is missing before the channel's next message.
+    /// Returns the peer's id for a channel that it wants, and the number of its subscribers, if no
+    /// message of the link is held and there is no gap before the channel's next message.
     #[inline]
     pub(super) fn open_way(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
         if self.held.is_empty() { self.lanes.open_way(channel) } else { None }
@@ -214,7 +216,7 @@ impl<M: Holdable> Delivery<M> {
         self.lanes.get(&channel).is_some_and(|lane| matches!(lane.interest, Interest::Wanted(_)))
     }
 
-    /// For how many subscribers the peer has accepted the channel.
+    /// Returns the number of subscribers for which the peer has accepted the channel.
     pub(super) fn accepting(&self, channel: ChannelId) -> u32 {
         match self.lanes.get(&channel).map(|lane| lane.interest) {
             Some(Interest::Wanted(subscribers)) => subscribers,
@@ -232,8 +234,8 @@ impl<M: Holdable> Delivery<M> {
         self.wanted > 0
     }
 
-    /// Whether a message has to be held: this channel, or one of the same writer with held
-    /// messages, has no answer. `subscribers` is the result of [`Delivery::wanted`].
+    /// Returns whether a message has to be held: its channel has no answer, or other messages of
+    /// the same writer are held. `subscribers` is the result of [`Delivery::wanted`].
     #[inline]
     pub(super) fn must_hold(&self, channel: ChannelId, subscribers: u32) -> bool {
         subscribers == 0 || (!self.held.is_empty() && self.holds_writer_of(channel))
@@ -254,7 +256,7 @@ impl<M: Holdable> Delivery<M> {
         self.held.push(lane.writer, Held::Message(message));
     }
 
-    /// Drops the oldest message held. False if none is held.
+    /// Drops the oldest message held. Returns false if none is held.
     pub(super) fn drop_oldest_held(&mut self) -> bool {
         while let Some(held) = self.held.pop() {
             let channel = held.channel();
@@ -293,14 +295,15 @@ impl<M: Holdable> Delivery<M> {
         }
     }
 
-    /// Ends the channel as soon as nothing is held for it; [`Delivery::ended`] returns it then.
+    /// Ends the channel as soon as no message is held for it. [`Delivery::ended`] then returns the
+    /// channel.
     pub(super) fn retire(&mut self, channel: ChannelId) {
         if self.lanes.get(&channel).is_some() {
             self.retiring.insert(channel);
         }
     }
 
-    /// Removes the channels that have ended.
+    /// Removes and returns the channels that have ended.
     pub(super) fn ended(&mut self) -> Vec<Ended> {
         let Delivery { lanes, retiring, lossy, wanted, .. } = self;
         let mut ended = Vec::new();
@@ -318,14 +321,16 @@ impl<M: Holdable> Delivery<M> {
         ended
     }
 
-    /// The peer's id for the channel of the next message, and the gap to report before it.
+    /// Returns the peer's id for the channel of the next message, and takes the gap to report
+    /// before it.
     #[inline]
     pub(super) fn next(&mut self, channel: ChannelId) -> Option<(ChannelId, Option<Missing>)> {
         let lane = self.lanes.get_mut(&channel)?;
         Some((lane.id, lane.missing.take()))
     }
 
-    /// Removes the losses after the last message sent, which no later message reports for now.
+    /// Takes the losses after the last message sent of each channel, which no later message has
+    /// reported.
     pub(super) fn take_untold(&mut self) -> Vec<(ChannelId, Missing)> {
         let Delivery { lanes, lossy, .. } = self;
         let mut untold = Vec::new();
@@ -354,7 +359,7 @@ impl<M: Holdable> Delivery<M> {
         self.held_bytes
     }
 
-    /// Messages held although the peer wants their channel.
+    /// Returns the number of messages that are held although the peer wants their channel.
     pub(super) fn held_and_wanted(&self) -> u64 {
         let wanted = |lane: &&Lane| matches!(lane.interest, Interest::Wanted(_));
         self.lanes.values().filter(wanted).map(|lane| lane.held as u64).sum()
@@ -373,13 +378,13 @@ impl<M: Holdable> Delivery<M> {
         }
     }
 
-    /// Messages sent, and messages dropped.
+    /// Returns the numbers of messages sent and of messages dropped.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.tally.sent, self.tally.dropped)
     }
 
-    /// The event that is due while messages are being dropped: at the first, then at most once per
-    /// [`TELL_AGAIN`].
+    /// Returns the event that is due while messages are being dropped: at the first drop, then at
+    /// most once per [`TELL_AGAIN`].
     pub(super) fn notice(&mut self, now: Instant) -> Option<Notice> {
         let recently = |told: Instant| now.saturating_duration_since(told) < TELL_AGAIN;
         if self.tally.untold == 0 || self.tally.told.is_some_and(recently) {
@@ -389,7 +394,7 @@ impl<M: Holdable> Delivery<M> {
         self.tally.take()
     }
 
-    /// The event that is due once the peer has caught up.
+    /// Returns the event that is due once the peer has caught up.
     pub(super) fn end_of_episode(&mut self) -> Option<Notice> {
         if self.tally.untold == 0 {
             return None;
@@ -398,8 +403,8 @@ impl<M: Holdable> Delivery<M> {
         self.tally.take()
     }
 
-    /// If nothing of the channel is held any more, the gap after the held messages becomes the gap
-    /// before the next message.
+    /// Makes the gap after the held messages the gap before the next message, if no message of the
+    /// channel is held any more.
     fn behind(&mut self, channel: ChannelId) {
         if let Some(lane) = self.lanes.get_mut(&channel).filter(|lane| lane.held == 0)
             && let Some(missing) = lane.missing_behind.take()
@@ -444,7 +449,8 @@ impl Lanes {
         self.all.remove(channel);
     }
 
-    /// See [`Delivery::open_way`]. Most messages have the channel of the last one.
+    /// Looks a channel up for [`Delivery::open_way`]. Most messages have the channel of the
+    /// previous one.
     #[inline]
     fn open_way(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
         match self.near {
@@ -524,7 +530,7 @@ fn add(to: &mut Option<Missing>, more: Missing) {
     *to = Some(Missing { start: more.start, lost });
 }
 
-/// The position of a channel after a message.
+/// Returns the position of a channel after a message.
 pub(super) fn start_of(envelope: &Envelope<'_>) -> Start {
     Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns }
 }
@@ -557,7 +563,7 @@ mod tests {
         Some(Missing { start: at(sequence), lost })
     }
 
-    /// Channels of these writers, none answered yet.
+    /// Returns a delivery with one channel for each of these writers, none answered yet.
     fn asked(writers: &[u8]) -> Delivery<Note> {
         let mut delivery = Delivery::default();
         for (channel, writer) in (1..).map(ChannelId).zip(writers) {
@@ -568,7 +574,7 @@ mod tests {
         delivery
     }
 
-    /// The messages that leave after an answer, each with the gap before it.
+    /// Returns the messages that leave after an answer, each with the gap before it.
     fn answered(delivery: &mut Delivery<Note>, channel: ChannelId, answer: Answer) -> Vec<(Note, Option<Missing>)> {
         let left = delivery.answered(channel, &answer);
         assert!(left.iter().all(|(note, id, _)| id.0 == note.0.0 + 10));

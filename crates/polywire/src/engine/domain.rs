@@ -1,19 +1,20 @@
-//! Domains: numbers that keep systems apart which share a machine or a network, as in DDS.
+//! Domains: numbers that separate systems which share a machine or a network, as in DDS.
 
 use std::env;
 
 /// The largest domain.
 const LAST: u8 = 232;
-/// The variable with the domain of addresses that name none.
+/// The environment variable with the domain for addresses that name none.
 const VARIABLE: &str = "POLYWIRE_DOMAIN";
 
-/// The domain that a text names.
+/// Parses the number of a domain.
 pub(super) fn parse(text: &str) -> Result<u8, String> {
     let domain = text.parse().ok().filter(|domain| *domain <= LAST && !text.starts_with('+'));
     domain.ok_or_else(|| format!("a domain is a number from 0 to {LAST}, in the address or in {VARIABLE}"))
 }
 
-/// What an address means that names no domain: the variable's text, else domain 0.
+/// Returns the domain of an address that names none: the text of the environment variable, else
+/// `0`.
 pub(super) fn default() -> String {
     env::var(VARIABLE).ok().filter(|domain| !domain.is_empty()).unwrap_or_else(|| "0".into())
 }

@@ -29,16 +29,19 @@ pub enum Event {
         /// Why.
         reason: Disconnect,
     },
-    /// Connecting failed. The port tries again. Reported once for each reason in a row.
+    /// Connecting failed. The port tries again. Successive failures for the same reason are
+    /// reported once.
     Unreachable {
         /// The endpoint that was opened.
         endpoint: String,
         /// The system's error message.
         reason: String,
     },
-    /// A connection was closed before it became a link. Reported with the 1st, 2nd, 4th, 8th, ...
-    /// of a host that called, or of an address that was called, for the same reason since it last
-    /// had a link. Those of more hosts than the port may have peers are counted together.
+    /// A connection was closed before it became a link. Incoming connections are counted by the
+    /// peer's host, outgoing ones by the peer's address. The 1st, 2nd, 4th, 8th, ... rejection for
+    /// the same reason is reported; the count starts again when the host or address has a link. If
+    /// more hosts and reasons must be counted than the port may have peers, the rest is counted
+    /// together.
     Rejected {
         /// Address of the other end.
         address: String,
@@ -58,29 +61,30 @@ pub enum Event {
         count: u64,
     },
     /// A link broke before the peer had confirmed all messages sent to it, or the port closed and
-    /// the peer had not read them within
-    /// [`EngineOptions::linger`](super::EngineOptions::linger). It may not have received them.
+    /// the peer had not read them within [`EngineOptions::linger`](super::EngineOptions::linger).
+    /// The peer may not have received them.
     Unconfirmed {
         /// The link.
         link: LinkInfo,
         /// Messages that were not confirmed.
         count: u64,
     },
-    /// Nothing has come from a peer for the lease that it promised: see
-    /// [`EngineOptions::lease`](super::EngineOptions::lease). It may be suspended, or cut off. Its
-    /// link stays. Until it is heard again, publishers do not wait for room in its queue.
+    /// Nothing has arrived from a peer for the lease that it promised: see
+    /// [`EngineOptions::lease`](super::EngineOptions::lease). The peer may be suspended, or cut
+    /// off. Its link stays up. Until something arrives from the peer again, publishers do not wait
+    /// for room in its queue.
     Silent {
         /// The link.
         link: LinkInfo,
         /// The peer's lease.
         lease: Duration,
     },
-    /// A silent peer is heard again.
+    /// Something has arrived from a silent peer again.
     Heard(LinkInfo),
-    /// What a discovery service says of a peer was ignored: it is malformed, or there is too much
-    /// of it. Reported for the 1st, 2nd, 4th, 8th, ... time.
+    /// Information from a discovery service or from a foreign application was ignored, because it
+    /// is malformed or there is too much of it. Reported for the 1st, 2nd, 4th, 8th, ... time.
     Ignored {
-        /// The name of the peer, as the service has it.
+        /// The name of the peer in the discovery service, or the topic of the foreign application.
         name: String,
         /// Why.
         reason: String,
@@ -91,7 +95,8 @@ pub enum Event {
     /// that peer or, if it is not relayed, the other peers. Reported for the 1st, 2nd, 4th, 8th,
     /// ... such channel of the port.
     Withheld {
-        /// The link that the channel comes from, or the one that it was to be announced to.
+        /// The link on which the channel was announced, or the link to which it should have been
+        /// announced.
         link: LinkInfo,
         /// The channel's topic.
         topic: String,
@@ -136,10 +141,11 @@ pub enum Disconnect {
     /// This port closed.
     #[error("closed here")]
     Closed,
-    /// The connection broke. Has the system's error message.
+    /// The connection broke. Contains the system's error message.
     #[error("connection lost: {0}")]
     Lost(String),
-    /// The peer could not prove who it is, or refuses this node's proof. Says what to do.
+    /// The peer could not prove its identity, or refused this node's proof. The text says what to
+    /// do.
     #[error("{0}")]
     Untrusted(String),
     /// The peer did not introduce itself within
@@ -152,23 +158,23 @@ pub enum Disconnect {
     /// Both ends of the connection are the same socket.
     #[error("connected to itself")]
     Itself,
-    /// There is another connection between the same two nodes, which is their link.
+    /// Another connection between the same two nodes is their link.
     #[error("replaced by another connection between the same nodes")]
     Replaced,
-    /// The port has [`EngineOptions::peers`](super::EngineOptions::peers) peers, and none makes
-    /// room.
+    /// The port has [`EngineOptions::peers`](super::EngineOptions::peers) peers, and none of them
+    /// could be displaced.
     #[error("more than {0} peers")]
     TooMany(usize),
     /// The port was full, and this peer made room for another: it had neither announced nor
     /// accepted a channel, or its host had the most connections.
     #[error("made room for another peer")]
     Displaced,
-    /// The peer asked for documents and answers without reading them.
+    /// The peer requested documents and answers, but did not read them.
     #[error("the peer does not read the replies to its requests")]
     Unread,
 }
 
-// Not `#[from]`, which would make the cause a source too: the message already includes it.
+// Not `#[from]`, which would also make the cause a source: the message already includes the cause.
 impl From<FrameError> for Disconnect {
     fn from(cause: FrameError) -> Disconnect {
         Disconnect::Protocol(cause)

@@ -5,9 +5,9 @@
 use std::env;
 use std::{io, path::PathBuf};
 
-/// The files by which a node proves who it is over TLS and with DDS Security, and knows who its
-/// peers are. All three are PEM. `polywire identity` makes them. DDS Security also takes
-/// `governance.p7s` and `permissions.p7s` from the folder of the certificate.
+/// The files by which a node proves its identity over TLS and with DDS Security, and verifies the
+/// identity of its peers. All three are PEM. `polywire identity` makes them. DDS Security also
+/// takes `governance.p7s` and `permissions.p7s` from the folder of the certificate.
 ///
 /// A file that is not named here is taken from the environment variable `POLYWIRE_CERTIFICATE`,
 /// `POLYWIRE_KEY` or `POLYWIRE_AUTHORITY`. The files are read when a port opens, and again before
@@ -24,22 +24,24 @@ use std::{io, path::PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Identity {
-    /// The node's certificate, followed by those between it and the authority, if there are any.
+    /// The node's certificate, followed by the intermediate certificates up to the authority, if
+    /// any.
     pub certificate: Option<PathBuf>,
     /// The private key of the certificate. Only its owner may have access to the file.
     pub key: Option<PathBuf>,
-    /// The certificates of the authorities that sign for peers.
+    /// The certificates of the authorities that sign the certificates of peers.
     pub authority: Option<PathBuf>,
 }
 
 impl Identity {
-    /// An identity of three files.
+    /// Creates an identity from three files.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>, authority: impl Into<PathBuf>) -> Self {
         let (certificate, key, authority) = (certificate.into(), key.into(), authority.into());
         Identity { certificate: Some(certificate), key: Some(key), authority: Some(authority) }
     }
 
-    /// The three files: as named here, else by the environment.
+    /// Returns the three files, as named here or else by the environment. Fails if a file is not
+    /// named.
     #[cfg(feature = "tls")]
     pub(super) fn files(&self) -> Result<Files, IdentityError> {
         let file = |named: &Option<PathBuf>, what, key, variable| {
@@ -52,7 +54,8 @@ impl Identity {
         })
     }
 
-    /// What names the three files.
+    /// Returns what names each of the three files: a key of the configuration, or an environment
+    /// variable.
     #[cfg(feature = "tls")]
     pub(super) fn named_by(&self) -> NamedBy {
         let by = |named: &Option<PathBuf>, key, variable| match named {
@@ -66,7 +69,7 @@ impl Identity {
         }
     }
 
-    /// Whether any of the files is named, here or by the environment.
+    /// Returns whether any of the files is named, here or by the environment.
     #[cfg(feature = "lan")]
     pub(super) fn is_named(&self) -> bool {
         let files = [(&self.certificate, CERTIFICATE), (&self.key, KEY), (&self.authority, AUTHORITY)];
@@ -74,7 +77,7 @@ impl Identity {
     }
 }
 
-/// The variables of the environment that name the files.
+/// The environment variables that name the files.
 #[cfg(feature = "tls")]
 const CERTIFICATE: &str = "POLYWIRE_CERTIFICATE";
 #[cfg(feature = "tls")]
@@ -96,7 +99,7 @@ pub(super) struct Files {
     pub(super) authority: PathBuf,
 }
 
-/// What names the files of an [`Identity`], for messages.
+/// What names the files of an [`Identity`], for error messages.
 #[cfg(feature = "tls")]
 pub(super) struct NamedBy {
     pub(super) certificate: String,
@@ -124,7 +127,7 @@ pub enum IdentityError {
          environment variable {variable} ('polywire identity' makes the files)"
     )]
     Unnamed {
-        /// What the file has.
+        /// The content of the file, such as `private key`.
         what: &'static str,
         /// Its key in the configuration.
         key: &'static str,
@@ -139,7 +142,7 @@ pub enum IdentityError {
         /// The system's error.
         cause: io::Error,
     },
-    /// A file does not have what it should.
+    /// A file does not have the expected content.
     #[error("{}: {reason}", path.display())]
     Content {
         /// The file.
@@ -159,7 +162,8 @@ pub enum IdentityError {
 
 #[cfg(feature = "tls")]
 impl IdentityError {
-    /// The error of a file that this names, so that it says where the path can be corrected.
+    /// Adds to the error of a file that `by` names the file, so that the text says where to correct
+    /// the path.
     pub(super) fn of_file_named_by(self, by: &str) -> IdentityError {
         match self {
             IdentityError::Read { path, cause } => {

@@ -1,5 +1,6 @@
-//! When a thread of a library calls back, instead of a thread of the port, which saves a change of
-//! threads. Meanwhile that thread receives nothing else, so it is spared slow callbacks.
+//! Decides when a receiving thread of a library (DDS, Zenoh) runs the subscribers' callbacks
+//! itself, which saves a switch to a thread of the port. During a callback the library's thread
+//! receives nothing else, so the port's thread runs slow callbacks.
 
 use std::{
     task::Poll,
@@ -7,28 +8,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A callback that takes longer is slow if the one before it did, too: most that take longer are
-/// interrupted, on a busy machine.
+/// A callback that takes longer than this is slow if the previous callback took longer, too. On a
+/// busy machine, a single long callback was usually just interrupted.
 const LONG: Duration = Duration::from_millis(1);
-/// A callback that takes longer is slow.
+/// A callback that takes longer than this is slow.
 const LONGEST: Duration = Duration::from_millis(20);
-/// After a slow callback, the port's thread calls for so many times as long as it took, so that the
-/// thread that receives is held up for a tenth of the time; but not longer than `AT_MOST`.
+/// After a slow callback, the port's thread runs the callbacks for this many times the duration of
+/// the slow one, but for at most `AT_MOST`. So callbacks delay the receiving thread for about a
+/// tenth of the time.
 const TIMES: u32 = 10;
 const AT_MOST: Duration = Duration::from_secs(5);
 
-/// How long a thread that receives waits for the end of the other thread's turn.
+/// How long a receiving thread waits until the thread that is delivering has finished.
 const WAIT: Duration = Duration::from_micros(50);
 
-/// Whether callbacks are fast. Times are those of [`now`].
+/// Notes how long callbacks take. Times are those of [`now`].
 #[derive(Default)]
 pub(super) struct Inline {
     was_long: bool,
     slow_until: Option<Duration>,
 }
 
-/// The time, exact to some milliseconds, and read in a few nanoseconds: enough to tell slow
-/// callbacks, which is done around each message.
+/// Returns the time with a resolution of some milliseconds, which is enough to recognise slow
+/// callbacks. The time is read around each message, so reading it takes only a few nanoseconds.
 pub(super) fn now() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
@@ -44,7 +46,7 @@ impl Inline {
         self.slow_until.is_none_or(|until| until <= now)
     }
 
-    /// A callback ran from `began` to `now`.
+    /// Notes that a callback ran from `began` to `now`.
     pub(super) fn called(&mut self, began: Duration, now: Duration) {
         let took = now.saturating_sub(began);
         let is_long = took > LONG;
@@ -54,8 +56,9 @@ impl Inline {
     }
 }
 
-/// Tries for a short while. `None` if the turn of the other thread did not end: what a callback
-/// sends is often answered before.
+/// Calls `attempt` until it is ready, for at most [`WAIT`]. Returns `None` if the other thread did
+/// not finish delivering in this time. The wait is worthwhile because the reply to a message that a
+/// callback sends often arrives just before the callback's thread has finished.
 pub(super) fn shortly<T>(mut attempt: impl FnMut() -> Poll<T>) -> Option<T> {
     let mut until = None;
     loop {
@@ -78,7 +81,7 @@ mod tests {
     fn a_slow_callback_is_left_to_the_port_in_proportion() {
         let (mut inline, start) = (Inline::default(), now());
         assert!(inline.is_fast(start));
-        // One may have been interrupted.
+        // A single long callback may have been interrupted.
         inline.called(start, start + 2 * LONG);
         assert!(inline.is_fast(start + 2 * LONG));
         inline.called(start, start + 2 * LONG);

@@ -1,9 +1,9 @@
-//! The engine `inproc`: ports of one process that are opened under the same name exchange messages.
+//! The engine `inproc`: ports of one process that are opened with the same name exchange messages.
 //!
-//! There is no thread. A sent message waits in a pipe until [`Port::settle`], which delivers it on
-//! the calling thread. If another thread is delivering through the same pipe, that thread delivers
-//! this message too. Therefore order is kept, and a callback may publish, close or subscribe
-//! without being called from within itself. Receivers share the payload.
+//! The engine has no thread. A sent message waits in a pipe until [`Port::settle`], which delivers
+//! it on the calling thread. If another thread is delivering through the same pipe, that thread
+//! delivers this message too. Therefore order is kept, and a callback may publish, close or
+//! subscribe without being called from within itself. Receivers share the payload.
 //!
 //! ```
 //! use polywire::engine::{inproc::Inproc, Engine};

@@ -1,5 +1,5 @@
-//! How many samples of a channel programs get that are not Polywire's and come late. Nodes get the
-//! writer's own history, on its history channels.
+//! The number of old samples of a channel that late-joining programs receive if they are not
+//! Polywire nodes. Late-joining nodes receive the writer's own history, on its history channels.
 
 use polywire_core::{
     envelope::Announcement,
@@ -7,15 +7,15 @@ use polywire_core::{
     schema::Schema,
 };
 
-/// Samples of each instance, unless the announcement says how many its writer keeps.
+/// The number of samples of each instance, unless the announcement says how many its writer keeps.
 pub(super) const KEPT: u32 = 32;
 
-/// Most samples of each instance, however many the writer keeps.
+/// The largest number of samples of each instance, however many the writer keeps.
 const MOST: u32 = 4096;
 
-/// How many samples of each instance are kept of a channel: as many as its writer keeps. If its
-/// type has keys, at least [`KEPT`]: publishers need not send the hashes of keys, without which
-/// several instances count as one.
+/// Returns how many samples of each instance of a channel are kept: as many as the channel's writer
+/// keeps. If the channel's type has keys, or is not known, at least [`KEPT`]: publishers need not
+/// send the hashes of keys, and several instances without hashes count as one.
 pub(super) fn kept(announcement: &Announcement, schema: Option<&Schema>) -> u32 {
     let Qos { durability, history, .. } = Offer::parse(&announcement.offer).unwrap_or_default().qos;
     match (durability, history) {

@@ -25,31 +25,31 @@ impl Loan {
     pub fn new(mut bytes: Vec<u8>, headroom: usize) -> Self {
         match bytes.len() < headroom {
             true => bytes.resize(headroom, 0),
-            // What is in the headroom does not matter.
+            // The content of the headroom does not matter.
             false => bytes.truncate(headroom),
         }
         Loan { bytes, start: headroom }
     }
 
-    /// The buffer, headroom included. Callers append the payload and remove nothing.
+    /// Returns the buffer, including the headroom. Callers append the payload and remove nothing.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// The payload so far.
+    /// Returns the payload so far.
     pub fn payload(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// The payload with `header` right in front of it, in one piece; `None` if the headroom is too
-    /// small.
+    /// Puts `header` right in front of the payload and returns both in one piece, or `None` if the
+    /// headroom is too small.
     pub fn with_header(&mut self, header: &[u8]) -> Option<&[u8]> {
         let at = self.start.checked_sub(header.len())?;
         self.bytes.get_mut(at..self.start)?.copy_from_slice(header);
         self.bytes.get(at..)
     }
 
-    /// The memory, for reuse.
+    /// Returns the memory, for reuse.
     pub fn into_inner(self) -> Vec<u8> {
         self.bytes
     }

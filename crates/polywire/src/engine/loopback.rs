@@ -43,8 +43,8 @@ struct Loopback {
     /// From the node's publishers to its subscribers.
     pipe: Arc<Pipe>,
     receiver: Arc<dyn LinkSink>,
-    /// Whether the node itself may want any channel, so that publishing to others alone takes no
-    /// lock here.
+    /// Whether the node's own subscribers may want any channel. If not, publishing takes no lock
+    /// here.
     is_wanted: AtomicBool,
 }
 
@@ -53,7 +53,8 @@ impl Loopback {
         self.pipe.info().id == link
     }
 
-    /// Delivers after announcements and answers, which change who wants what.
+    /// Delivers what waits in the pipe after announcements and answers, which change which channels
+    /// are wanted.
     fn deliver(&self) {
         self.note_interest();
         self.pipe.deliver();
@@ -68,7 +69,8 @@ impl Loopback {
         self.is_wanted.load(Ordering::Acquire) && self.pipe.wants(channel)
     }
 
-    /// Copies the payload, which the engine may take over.
+    /// Sends a message to the node's own subscribers. Copies the payload, which the engine may take
+    /// over.
     fn send_here(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Outcome {
         let mut loan = Loan::new(Vec::with_capacity(payload.len()), 0);
         loan.buffer().extend_from_slice(payload);

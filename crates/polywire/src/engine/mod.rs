@@ -3,9 +3,9 @@
 //!
 //! [`Engine::open`] opens an address and returns a [`Port`]. The port finds the *peers*, which are
 //! other nodes, and has one *link* to each. A node publishes through [`Port::commit`], which sends
-//! to every peer that wants the channel. What a peer publishes goes to the [`LinkSink`] that the
-//! node's [`Sink`] returned for that link. An engine implements [`Engine`] and [`Port`], and calls
-//! [`Sink`] and [`LinkSink`].
+//! to every peer that wants the channel. The engine passes the messages of a peer to the
+//! [`LinkSink`] that the node's [`Sink`] returned for that link. An engine implements [`Engine`]
+//! and [`Port`], and calls the methods of [`Sink`] and [`LinkSink`].
 //!
 //! [`ENGINES`] lists the engines built in. An application adds its own with
 //! [`NodeBuilder::engine`](crate::node::NodeBuilder::engine). There are two ways to write one:
@@ -17,9 +17,9 @@
 //!   crate.
 //!
 //! `tests/engines.rs` checks the contract on the engines built in and on `examples/fifo`. All of
-//! them are reliable and ordered.
+//! them are ordered, and all except [`udp::Udp`] are reliable.
 //!
-//! A port without a node, as the tests of engines use it:
+//! This example uses a port without a node, like the tests of the engines:
 //!
 //! ```
 //! use std::{sync::{Arc, Mutex, mpsc}, time::{Duration, Instant}};
@@ -188,7 +188,7 @@ pub static ENGINES: &[&dyn Engine] = &[
     &zeromq::Zeromq,
 ];
 
-/// Finds an engine built in by its name.
+/// Returns the built-in engine with this name, or `None` if there is none.
 ///
 /// ```
 /// assert!(polywire::engine::find("tcp").is_some_and(|engine| engine.properties().reliable));
@@ -197,51 +197,51 @@ pub fn find(name: &str) -> Option<&'static dyn Engine> {
     ENGINES.iter().copied().find(|engine| engine.name() == name)
 }
 
-/// A way to move messages, such as TCP. It is a stateless value in a table: all state belongs to
-/// the [`Port`]s that it opens.
+/// A transport for messages, such as TCP. An engine is a stateless value in a table: all state
+/// belongs to the [`Port`]s that it opens.
 pub trait Engine: Send + Sync {
-    /// The part of a wire in front of the slash, as `tcp` in `cdr@tcp/127.0.0.1:7460`: lower-case
+    /// Returns the engine's name in a wire, such as `tcp` in `cdr@tcp/127.0.0.1:7460`: lower-case
     /// letters, digits and hyphens.
     fn name(&self) -> &'static str;
 
-    /// One line for help texts.
+    /// Returns one line for help texts.
     fn summary(&self) -> &'static str;
 
-    /// A valid address, for help texts and error messages.
+    /// Returns a valid address, for help texts and error messages.
     fn example(&self) -> &'static str;
 
-    /// What the ports guarantee. From it and from [`EngineOptions::overflow`], the node decides how
-    /// stateful formats recover from losses: unless a wire chooses, each message refers to the
-    /// previous one if the engine is reliable and ordered and the policy is [`Overflow::Block`],
-    /// and to a key frame otherwise. Gaps in sequence numbers count as losses if the engine is
-    /// ordered.
+    /// Returns what the ports guarantee. From these properties and from
+    /// [`EngineOptions::overflow`], the node decides how stateful formats recover from losses,
+    /// unless the wire says it. Each message refers to the previous one if the engine is reliable
+    /// and ordered and the policy is [`Overflow::Block`]; otherwise each message refers to a key
+    /// frame. Gaps in sequence numbers count as losses if the engine is ordered.
     fn properties(&self) -> Properties;
 
-    /// Whether one transmission reaches one peer, or all peers are nodes of this process, so that
-    /// rules of access can be applied. By default, if the engine does not multicast.
+    /// Returns whether access rules can be applied to each peer: one transmission reaches one peer,
+    /// or all peers are nodes of this process. By default, true if the engine does not multicast.
     fn tells_peers_apart(&self) -> bool {
         !self.properties().multicast
     }
 
-    /// Whether the first process at an address relays between the others, so that `polywire relay`
-    /// can hold the address. By default not.
+    /// Returns whether the first process at an address relays messages between the other processes
+    /// there, so that `polywire relay` can hold the address. By default, false.
     fn relays(&self) -> bool {
         false
     }
 
-    /// The address with what it leaves out filled in. Two addresses that this makes equal are the
-    /// same place, which a node opens once.
+    /// Returns the address with its omitted parts filled in. Two addresses that become equal name
+    /// the same place, which a node opens once.
     fn complete(&self, address: &str) -> String {
         address.into()
     }
 
-    /// Opens an address, which [`Engine::complete`] has completed. Called on a thread of the
-    /// application, once per node and address.
+    /// Opens an address, which [`Engine::complete`] has completed. The node calls this on a thread
+    /// of the application, once per node and address.
     ///
     /// Returns as soon as the port can be used: a listening port is bound; a connecting port may
-    /// still be connecting, and keeps trying until it is closed. Fails only if trying again cannot
-    /// help, as with a malformed address or one that is in use. The engine may call `sink` from
-    /// any thread from now on, even before this returns.
+    /// still be connecting, and keeps trying until it is closed. Fails only if a retry cannot help,
+    /// for example if the address is malformed or in use. The engine may call `sink` from any
+    /// thread from now on, even before this function returns.
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError>;
 }
 
@@ -267,7 +267,7 @@ pub struct Properties {
 pub struct Local {
     /// How the node introduces itself to peers.
     pub hello: Hello,
-    /// What tools call the node, for media that show names.
+    /// The node's name in tools, for media that show names.
     pub name: String,
     /// Queue sizes, buffers, time-outs and limits.
     pub options: EngineOptions,
@@ -286,23 +286,23 @@ pub struct Local {
 /// accepted may be lost. It requests a key frame, and the node requests it again.
 ///
 /// **Order.** Messages of one channel reach a peer in the order of their [`Port::commit`] calls, if
-/// the engine is ordered. Those of several channels of one writer should, too: where the medium may
-/// mix them, as DDS does, the receiving node waits for the earlier ones. Calls for one writer do
-/// not overlap; calls for different writers may. On every engine, a channel's announcement reaches
-/// a peer before its messages, and its retirement after them.
+/// the engine is ordered. Messages on several channels of one writer should arrive in this order,
+/// too. If the medium may reorder them, as DDS does, the receiving node waits for the earlier
+/// messages. Calls for one writer do not overlap; calls for different writers may. On every engine,
+/// a channel's announcement reaches a peer before its messages, and its retirement after them.
 ///
-/// **Interest.** Every channel is announced to every peer: to present ones at once, to later ones
-/// when they come. A peer answers each announcement. Only peers that answered [`Answer::Accept`]
-/// get messages. A reliable engine holds messages for a peer that has not answered yet, within the
-/// bounds of the peer's queue.
+/// **Interest.** Every channel is announced to every peer: to present peers at once, and to later
+/// peers when they connect. A peer answers each announcement. Only peers that answered
+/// [`Answer::Accept`] receive messages. A reliable engine holds messages for a peer that has not
+/// answered yet, within the bounds of the peer's queue.
 ///
-/// **Blocking.** `commit` and `send` may block while a peer's queue is full, for as long as
-/// [`Overflow::Block`] allows. `flush` and `close` may block until their time is up. No other
-/// method blocks.
+/// **Blocking.** `commit`, `send` and `send_all` may block while a peer's queue is full, for as
+/// long as [`Overflow::Block`] allows. `flush`, `disconnect` and `close` may block until their time
+/// is up. No other method waits for a peer.
 ///
-/// **Locks.** The sink may call any method of the port from inside a call that the port made to it:
-/// it answers, publishes and closes there. Therefore, while the engine calls the sink, it must not
-/// hold a lock that any method of the port takes.
+/// **Locks.** While the engine calls the sink, the sink may call any method of the port: the node
+/// answers, publishes and closes within such calls. Therefore the engine must not hold a lock that
+/// any method of the port takes while it calls the sink.
 ///
 /// **Ownership.** The engine owns and names its threads. `close` joins them before it returns,
 /// except a thread of the port that called `close` itself. Dropping the last handle closes the
@@ -326,10 +326,12 @@ pub struct Local {
 /// a writer that is not a Polywire node and announces nothing, the engine reports a channel whose
 /// type hash, schema and codec are empty. The node then assumes the codec and the schema that the
 /// subscriber is configured with. Writers that send without waiting for an answer are reported on a
-/// link whose peer has the zero id: there the node decides who reads a channel before
-/// [`LinkSink::announced`] returns, or waits for another thread that decides, for at most a second.
+/// link whose peer has the zero id: on such a link, the node decides which subscribers read a
+/// channel before [`LinkSink::announced`] returns. If another thread is deciding, the call waits at
+/// most a second for that thread.
 pub trait Port: Send + Sync {
-    /// `engine/address` for other nodes, including what the system chose, such as a port number.
+    /// Returns `engine/address` for other nodes, including what the system chose, such as a port
+    /// number.
     fn endpoint(&self) -> String;
 
     /// Opens a channel and announces it to all peers, present and future. The id is unique on this
@@ -351,9 +353,9 @@ pub trait Port: Send + Sync {
         self.commit(envelope, loan)
     }
 
-    /// Sends payloads one after the other, as [`Port::send`] sends each of them, and adds to `sent`
-    /// what it would return. Fails with the index of the first message that is not sent; those
-    /// before it are. An engine can take its locks once for all, and write them together.
+    /// Sends payloads in order, each as [`Port::send`] does, and adds the results to `sent`. Fails
+    /// with the index of the first message that was not sent; the messages before it were sent. An
+    /// engine can take its locks once for all messages, and write them together.
     fn send_all(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
         for (index, (envelope, payload)) in messages.iter().enumerate() {
             *sent += self.send(envelope, payload).map_err(|error| (index, error))?;
@@ -361,44 +363,48 @@ pub trait Port: Send + Sync {
         Ok(())
     }
 
-    /// Begins a time (`true`) in which the messages for a peer wait for each other, so that they
-    /// leave together, or ends it. Times may overlap: the last end counts. An engine may send
-    /// earlier, and should when much waits. The default does nothing.
+    /// Begins (`true`) or ends (`false`) a period in which the messages for a peer wait for each
+    /// other, so that they leave together. Periods may overlap: messages wait until the last one
+    /// ends. An engine may send earlier, and should do so if much data waits. The default does
+    /// nothing.
     fn gather(&self, _begins: bool) {}
 
-    /// While messages wait for others, in a flood or because of [`Port::gather`], a number that
-    /// changes whenever the engine looks whether the flood is over, and with each call of
-    /// `gather`; 0 otherwise. Publishers that see the same number need not look at
-    /// the clock for each message. The default, for engines that gather none by themselves, is
-    /// none.
+    /// Returns a number that is 0 unless messages wait for others, in a burst or because of
+    /// [`Port::gather`]. While messages wait, the number changes with each call of `gather`, and
+    /// whenever the engine checks whether the burst is over. As long as a publisher sees the same
+    /// number, it need not read the clock for each message. The default, for engines that gather no
+    /// messages by themselves, is `None`.
     fn gathering(&self) -> Option<Arc<AtomicU64>> {
         None
     }
 
-    /// Called after commits, when the caller holds no lock. An engine without threads calls the
-    /// receivers' sinks here, not in `commit`. The default, for engines with threads, does nothing.
+    /// Delivers committed messages, in an engine without threads: the engine calls the receivers'
+    /// sinks here, not in `commit`. The node calls this after commits, while it holds no lock. The
+    /// default, for engines with threads, does nothing.
     fn settle(&self) {}
 
-    /// Whether [`Port::settle`] has something to do after a commit just before. If not, callers
-    /// leave it out. The default is that of the default [`Port::settle`]: no.
+    /// Returns whether [`Port::settle`] has something to do after the latest commit. If not,
+    /// callers skip that call. The default is false, which fits the default [`Port::settle`].
     fn settles(&self) -> bool {
         false
     }
 
-    /// Ends a channel. Messages committed before still arrive, and then [`LinkSink::retired`].
+    /// Ends a channel. Messages that were committed before still arrive; [`LinkSink::retired`]
+    /// follows them.
     fn retire(&self, channel: ChannelId);
 
     /// Answers a channel that a peer announced. Replaces an earlier answer. Ignored if the link is
     /// gone.
     fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer);
 
-    /// Asks a peer for a document, which comes by [`LinkSink::supplied`].
+    /// Asks a peer for a document, which arrives by [`LinkSink::supplied`].
     fn want(&self, link: LinkId, document: Id128);
 
-    /// A channel of a peer announces the hash that ROS 2 has of its type, and no schema, and a
-    /// subscriber needs the schema. True if the engine looks for it: it then announces the channel
-    /// again, with the schema or without, and messages that come before wait for that, unless the
-    /// node has accepted the channel. The default is false.
+    /// Asks the engine to find the schema of a peer's channel for a subscriber that needs it. The
+    /// channel announces the ROS 2 hash of its type, but no schema. Returns true if the engine
+    /// looks for the schema. It then announces the channel again, with the schema or without it.
+    /// Messages that arrive earlier wait for that, unless the node has accepted the channel. The
+    /// default is false.
     fn learn(&self, _link: LinkId, _channel: ChannelId) -> bool {
         false
     }
@@ -407,45 +413,49 @@ pub trait Port: Send + Sync {
     /// does not have it.
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>);
 
-    /// A subscriber of this node wants a topic, or the topics that fit a pattern
-    /// (`spec/wire-names.md`). Called once for each subscriber. Engines that hear only what they
-    /// ask for need it to receive from writers that announce nothing; the default does nothing.
+    /// Notes that a subscriber of this node wants a topic, or the topics that match a pattern
+    /// (`spec/wire-names.md`). Called once for each subscriber. An engine that receives only what
+    /// it asks for needs this call to receive from writers that announce nothing. The default does
+    /// nothing.
     fn subscribe(&self, _topic: &str) {}
 
-    /// A subscriber for which [`Port::subscribe`] was called has gone.
+    /// Notes that a subscriber for which [`Port::subscribe`] was called has ended.
     fn unsubscribe(&self, _topic: &str) {}
 
-    /// Whether the port may announce the channels of one peer to the others. The node then keeps
-    /// the documents of those channels, so that it can supply them after their writer has left.
+    /// Returns whether the port may announce the channels of one peer to other peers. The node then
+    /// keeps the documents of those channels, so that it can supply them after their writer has
+    /// left.
     fn relays(&self) -> bool {
         false
     }
 
-    /// Messages of this channel, which was just announced, are not to be lost if a peer that relays
-    /// them ends and another one takes its place. An engine without relays has nothing to do.
+    /// Protects the messages of a channel that was just announced: they must not be lost if the
+    /// peer that relays them ends and another relay takes its place. An engine without relays has
+    /// nothing to do.
     fn assure(&self, _channel: ChannelId) {}
 
-    /// Waits until every committed message has left this node for the peers present, or `deadline`.
-    /// True if they have left. Those of [`Port::assure`] have left when everybody behind a relay
-    /// has them.
+    /// Waits until every committed message has left this node for the peers present, or until
+    /// `deadline`. Returns true if all have left. A message of a channel of [`Port::assure`] has
+    /// left when every receiver behind a relay has it.
     fn flush(&self, deadline: Instant) -> bool;
 
-    /// The links to the peers present, with their counts.
+    /// Returns the links to the peers present, with their counts.
     fn links(&self) -> Vec<LinkStats>;
 
-    /// Programs on the medium that are not nodes and read something, with what is known of their
-    /// readers: [`Node::foreign_readers`](crate::Node::foreign_readers).
+    /// Returns the programs on the medium that are not nodes and have readers, with what is known
+    /// of these readers. See [`Node::foreign_readers`](crate::Node::foreign_readers).
     fn foreign_readers(&self) -> Vec<NodeData> {
         Vec::new()
     }
 
-    /// Ends these links, because what their peers may do has changed. Sends what is queued and says
-    /// goodbye, within [`EngineOptions::linger`], and cuts off who stays after that. The peers may
-    /// come back. An engine that does not tell peers apart has nothing to do.
+    /// Ends these links, because the access rights of their peers have changed. Sends the queued
+    /// messages and says goodbye, within [`EngineOptions::linger`], and then cuts off the peers
+    /// that are still connected. The peers may connect again. An engine that does not tell peers
+    /// apart has nothing to do.
     fn disconnect(&self, _links: &[LinkId]) {}
 
-    /// Packets that this port has sent again because a peer lacked them. 0 if the engine leaves
-    /// that to the system below, as TCP does.
+    /// Returns the number of packets that this port has sent again because a peer lacked them. 0 if
+    /// the engine leaves retransmissions to the system, as with TCP.
     fn retransmitted(&self) -> u64 {
         0
     }
@@ -458,27 +468,28 @@ pub trait Port: Send + Sync {
 /// The node as a port sees it. The engine calls it, from its threads or from threads that call the
 /// port.
 pub trait Sink: Send + Sync {
-    /// Reports a new peer. The engine passes everything that comes from the peer to the returned
+    /// Reports a new peer. The engine passes everything that arrives from the peer to the returned
     /// object.
     fn link(&self, link: &LinkInfo) -> Arc<dyn LinkSink>;
 
-    /// Reports an event. It does not block and does not call the port.
+    /// Reports an event. This call does not block and does not call the port.
     fn event(&self, event: Event);
 
-    /// A document that this node has announced, such as the schema of a channel: for engines whose
-    /// medium has types. `None` if the node does not have it.
+    /// Returns a document that this node has announced, such as the schema of a channel, or `None`
+    /// if the node does not have it. For engines whose medium has types.
     fn document(&self, _id: Id128) -> Option<Arc<[u8]>> {
         None
     }
 
-    /// The schema document of the type with which this node subscribes to a topic, for engines
-    /// whose medium has types of services. `None` if nobody here does, or takes every type.
+    /// Returns the schema document of the type with which this node subscribes to a topic. `None`
+    /// if no subscriber of this node has a type for the topic. For engines whose medium has service
+    /// types.
     fn subscribed(&self, _topic: &str) -> Option<Arc<[u8]>> {
         None
     }
 
-    /// What this node's subscribers to a topic request, for engines whose medium tells others of
-    /// it.
+    /// Returns the QoS terms that this node's subscribers to a topic request. For engines whose
+    /// medium informs others of them.
     fn requested(&self, _topic: &str) -> Vec<Qos> {
         Vec::new()
     }
@@ -490,86 +501,94 @@ pub trait Sink: Send + Sync {
 /// A call may block, for example while a subscriber's queue is full. The engine reads nothing more
 /// from that peer meanwhile, which pushes back on it.
 pub trait LinkSink: Send + Sync {
-    /// The peer opened a channel. The node calls [`Port::answer`], during this call or later.
+    /// Reports that the peer opened a channel. The node calls [`Port::answer`], during this call or
+    /// later.
     fn announced(&self, channel: ChannelId, start: Start, announcement: &Announcement);
 
-    /// A message came. The payload starts at an address divisible by 8 ([`Aligned`] can ensure
+    /// Passes on a message. The payload starts at an address divisible by 8 ([`Aligned`] can ensure
     /// that) and is valid during the call.
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]);
 
-    /// Like [`LinkSink::message`], for engines that receive into shared buffers: a receiver may
-    /// keep the payload by [`Held::keep`] instead of copying it. The engine must not write to the
-    /// buffer while anybody holds it.
+    /// Passes on a message as [`LinkSink::message`] does, for engines that receive into shared
+    /// buffers. A receiver may keep the payload by [`Held::keep`] instead of copying it. The engine
+    /// must not write to the buffer while a receiver holds it.
     fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _held: Held<'_>) {
         self.message(envelope, payload);
     }
 
-    /// Messages came that the engine has received together: what [`LinkSink::message`] says holds
-    /// for each of them, but their payloads may start at any address. The node takes its locks once
-    /// for all, so this is faster for small messages.
+    /// Passes on messages that the engine received together. The rules of [`LinkSink::message`]
+    /// hold for each of them, but their payloads may start at any address. The node takes its locks
+    /// once for all of them, so this is faster for small messages.
     fn messages(&self, messages: &[(Envelope<'_>, &[u8])]) {
         let mut aligned = Aligned::default();
         messages.iter().for_each(|(envelope, payload)| self.message(envelope, aligned.place(payload)));
     }
 
-    /// A message came whose fields the engine cannot read, so that there is no payload to pass on.
+    /// Reports a message whose fields the engine cannot read, so that there is no payload to pass
+    /// on.
     fn undecodable(&self, _channel: ChannelId, _sequence: u64, _reason: &str) {}
 
-    /// The peer dropped `lost` messages of the channel, the last of them at `start`. With 0, the
-    /// next message is the first after `start`, and nothing was lost. Called in the order of the
-    /// channel, between the messages before and after the gap.
+    /// Reports that the peer dropped `lost` messages of the channel, the last of them at `start`.
+    /// If `lost` is 0, nothing was lost, and the next message is the first one after `start`.
+    /// Called in the order of the channel, between the messages before and after the gap.
     fn position(&self, channel: ChannelId, start: Start, lost: u64);
 
-    /// The peer's writer and the reader here know each other. Called where [`Properties::matches`],
-    /// once the node has accepted the channel; again if the node has declined it meanwhile.
+    /// Reports that the peer's writer and this node's reader know each other. Called if
+    /// [`Properties::matches`] is set, after the node has accepted the channel. Called again if the
+    /// node has declined the channel meanwhile.
     fn matched(&self, _channel: ChannelId) {}
 
-    /// The writer of a channel is alive, or has shown no sign of life for its lease. Called for
-    /// channels whose offer says so (`Offer::lease_told`); they count as alive in the beginning.
+    /// Reports whether the writer of a channel is alive. It is not if it has shown no sign of life
+    /// for its lease. Called for channels with `Offer::lease_told`, whose writers count as alive at
+    /// first.
     fn lives(&self, _channel: ChannelId, _is_alive: bool) {}
 
-    /// The peer's channel has ended.
+    /// Reports that the peer's channel has ended.
     fn retired(&self, channel: ChannelId);
 
-    /// The peer asks for a document. The node calls [`Port::supply`].
+    /// Reports that the peer asks for a document. The node calls [`Port::supply`].
     fn wanted(&self, document: Id128);
 
-    /// The peer sent a document, or does not have it. The engine has not checked the hash.
+    /// Passes on a document that the peer sent, or `None` if the peer does not have it. The engine
+    /// has not checked the hash.
     fn supplied(&self, document: Id128, bytes: Option<&[u8]>);
 
-    /// The peer answered a channel of this node, by the id that [`Port::announce`] returned.
+    /// Passes on the peer's answer to a channel of this node, which has the id that
+    /// [`Port::announce`] returned.
     fn answered(&self, channel: ChannelId, answer: &Answer);
 
-    /// Whether the peer may do something with a topic; else why not, for the peer. The engine asks
-    /// before it announces a channel to the peer ([`Action::Subscribe`]): if the answer is no, it
-    /// sends [`Announcement::denied`] instead, and no messages. An engine that relays also asks
-    /// before it passes on what the peer announced ([`Action::Publish`]).
+    /// Checks whether the peer may do something with a topic. Fails with the reason, for the peer.
+    /// The engine calls this before it announces a channel to the peer ([`Action::Subscribe`]). On
+    /// failure, it sends [`Announcement::denied`] instead, and no messages. An engine that relays
+    /// also calls this before it relays a channel that the peer announced ([`Action::Publish`]).
     fn permits(&self, _: Action, _topic: &str) -> Result<(), String> {
         Ok(())
     }
 
-    /// The peer asked for what it may not do, as by accepting a channel that it was denied.
+    /// Reports that the peer tried something that it may not do, such as accepting a denied
+    /// channel.
     fn denied(&self, _: Action, _topic: &str) {}
 
-    /// Whether the peer may send a message of so many bytes now. An engine that relays asks before
-    /// it passes the message on. False if the message is to be dropped. May block while the peer is
-    /// over its rate; [`LinkSink::message`] does not count such a message again.
+    /// Returns whether the peer may send a message of this many bytes now, or false if the message
+    /// is to be dropped. An engine that relays calls this before it relays the message. The call
+    /// may block while the peer exceeds its rate. [`LinkSink::message`] does not count such a
+    /// message again.
     fn admits(&self, _bytes: usize) -> bool {
         true
     }
 
-    /// Takes a message as [`LinkSink::message`] does, but only if everybody who gets it does so
-    /// during the call, by a callback: an engine whose thread must not wait may hand such a message
-    /// over itself. False, and nothing has happened, otherwise. The default takes none.
+    /// Takes a message as [`LinkSink::message`] does, but only if all its subscribers receive it by
+    /// a callback during the call: a receiving thread of the medium may deliver such a message
+    /// itself. Otherwise returns false and does nothing. The default takes no message.
     fn message_inline(&self, _envelope: &Envelope<'_>, _payload: &[u8]) -> bool {
         false
     }
 
-    /// The engine must call this when it has passed on everything that has arrived. The node wakes
-    /// receivers here instead of at each message.
+    /// Reports that the engine has passed on everything that has arrived. The engine must call
+    /// this. The node wakes receivers here instead of at each message.
     fn drained(&self);
 
-    /// The link has ended. No further call follows.
+    /// Reports that the link has ended. No further call follows.
     fn down(&self);
 }
 
@@ -582,9 +601,9 @@ pub trait LinkSink: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Action {
-    /// It publishes the topic here.
+    /// The peer publishes the topic to this node.
     Publish,
-    /// It gets what is published here, or relayed.
+    /// The peer receives the messages that this node publishes on the topic, or relays.
     Subscribe,
 }
 
@@ -615,18 +634,18 @@ pub struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// The `len` bytes from `start` on; `None` if the buffer is shorter.
+    /// Returns the `len` bytes from `start` on, or `None` if the buffer is shorter.
     pub fn new(words: &'a Arc<Vec<u64>>, start: usize, len: usize) -> Option<Self> {
         let fits = start.checked_add(len).is_some_and(|end| end <= 8 * words.len());
         fits.then_some(Held { words, start, len })
     }
 
-    /// A reference-counted handle to the payload. It keeps the whole buffer alive.
+    /// Returns a reference-counted handle to the payload. The handle keeps the whole buffer alive.
     pub fn keep(&self) -> SharedBytes {
         SharedBytes::of_words(self.words.clone(), self.start..self.start + self.len)
     }
 
-    /// Size of the whole buffer in bytes.
+    /// Returns the size of the whole buffer in bytes.
     pub fn buffer_bytes(&self) -> usize {
         8 * self.words.len()
     }
@@ -643,7 +662,7 @@ impl fmt::Debug for Held<'_> {
 pub struct LinkId(pub u64);
 
 impl LinkId {
-    /// A new id. Engines call it once for each link.
+    /// Returns a new id. Engines call this once for each link.
     ///
     /// ```
     /// use polywire::engine::LinkId;
@@ -667,16 +686,16 @@ pub struct LinkInfo {
     /// The link.
     pub id: LinkId,
     /// How the peer introduced itself. The node's id is zero if the link stands for writers that
-    /// are no nodes and send before they are answered.
+    /// are not nodes and send without waiting for an answer.
     pub peer: Hello,
     /// Address of the peer, for people.
     pub address: String,
-    /// Who the peer has proven to be.
+    /// The identity that the peer has proven.
     pub principal: Principal,
 }
 
-/// Counts of a link since it came up, for nodes and tools. Applications see dropped messages in
-/// [`Sent::dropped`], in [`Event::Dropped`], and at the receiver in
+/// Counts of a link since it was established, for nodes and tools. Applications see dropped
+/// messages in [`Sent::dropped`], in [`Event::Dropped`], and at the receiver in
 /// [`Subscriber::lost`](crate::Subscriber::lost).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkStats {
@@ -688,30 +707,33 @@ pub struct LinkStats {
     pub dropped: u64,
     /// Bytes that wait for the peer: queued and held.
     pub queued_bytes: usize,
-    /// How often the peer has been silent past its lease: see [`EngineOptions::lease`].
+    /// The number of times that the peer has been silent past its lease: see
+    /// [`EngineOptions::lease`].
     pub silences: u64,
 }
 
 /// What [`Port::commit`] did with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Peers for which it was written, queued or held.
+    /// Peers for which the message was written, queued or held.
     pub peers: usize,
-    /// Those of `peers` for which it is held, because they have not answered the announcement yet.
+    /// The number of these peers that have not answered the announcement yet; the message is held
+    /// for them.
     pub held: usize,
-    /// Subscribers at the other `peers`, by their answers. A relay answers for all nodes behind it.
+    /// Subscribers at the rest of `peers`, according to their answers. A relay answers for all
+    /// nodes behind it.
     pub subscribers: usize,
     /// Peers for which this message was dropped at once.
     pub dropped: usize,
-    /// 1 if the message was also put where programs hear it that are no peers and cannot be
-    /// counted, as those of ZeroMQ; 0 if nobody is known to listen there.
+    /// 1 if the message was also published to programs that are not peers and cannot be counted, as
+    /// with ZeroMQ; 0 if no such program is known to listen.
     pub others: usize,
     /// Peers with a subscriber that refused the publisher's type. The node fills it in; engines
     /// leave it 0. [`PublisherOf::status`](crate::PublisherOf::status) has the reasons.
     pub refused: usize,
 }
 
-/// Adds what became of another message.
+/// Adds the counts of another message.
 impl AddAssign for Sent {
     #[inline]
     fn add_assign(&mut self, other: Sent) {
@@ -724,7 +746,7 @@ impl AddAssign for Sent {
     }
 }
 
-/// What to do about an error of the system, to follow its text.
+/// Returns advice on an error of the system, to be appended to the error's text.
 fn remedy(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => "; choose another address, or end the program that has this one",
@@ -768,8 +790,8 @@ pub enum EngineError {
         /// What is wrong with the files.
         cause: IdentityError,
     },
-    /// The node has rules of access, which a medium with many receivers cannot keep: whoever is in
-    /// the group gets every message, and nobody has proof of who sent it.
+    /// The node has access rules, which a multicast medium cannot enforce: every member of the
+    /// group receives every message, and no member has proof of the sender.
     #[error("{endpoint}: the rules of [access] cannot be kept in a group: use tls, unix or local")]
     Access {
         /// The endpoint that was to be opened.

@@ -29,36 +29,37 @@ pub struct EngineOptions {
     /// TCP connections are tuned for thin streams, with few messages under way at a time: false by
     /// default; the endpoint's option `thin` sets it for one port. On Linux,
     ///
-    /// - lost segments are sent again after equal pauses instead of doubling ones
+    /// - lost segments are retransmitted after equal pauses instead of doubling ones
     ///   (`TCP_THIN_LINEAR_TIMEOUTS`),
-    /// - at most 16 KiB that were not sent wait in the system, where no overflow policy reaches
-    ///   them (`TCP_NOTSENT_LOWAT`),
+    /// - at most 16 KiB of unsent data waits in the system, where the overflow policy has no effect
+    ///   (`TCP_NOTSENT_LOWAT`),
     /// - a link ends if the peer acknowledges nothing for [`keepalive`](EngineOptions::keepalive),
-    ///   or takes nothing for that time (`TCP_USER_TIMEOUT`).
+    ///   or accepts no data for that time (`TCP_USER_TIMEOUT`).
     ///
-    /// Everywhere, small segments are sent at once, whatever [`no_delay`](EngineOptions::no_delay)
-    /// says, and received messages are confirmed with the heartbeats of the
-    /// [`lease`](EngineOptions::lease) and after each 256, not after each pause of 10 ms. So
-    /// [`Event::Unconfirmed`](crate::engine::Event::Unconfirmed) may count more messages that did
-    /// arrive. `docs/thin.md` says what this is good for.
+    /// On all systems, small segments are sent at once, whatever
+    /// [`no_delay`](EngineOptions::no_delay) says, and received messages are confirmed with the
+    /// heartbeats of the [`lease`](EngineOptions::lease) and after every 256 messages, not after
+    /// each pause of 10 ms. So [`Event::Unconfirmed`](crate::engine::Event::Unconfirmed) may count
+    /// more messages that did arrive. `docs/thin.md` says when this option helps.
     pub thin: bool,
     /// Size of the socket's send buffer (`SO_SNDBUF`); `None`, the default, for the system's
-    /// choice. Linux reserves twice as much, which includes its own records.
+    /// choice. Linux reserves twice as much, which includes its own bookkeeping.
     pub send_buffer: Option<usize>,
     /// Size of the socket's receive buffer (`SO_RCVBUF`); `None`, the default, for the system's
     /// choice, which on Linux grows as needed. It should not be smaller than the peers' send
-    /// buffer. Over TCP on Linux peers are asked for segments of at most a quarter of it, since
-    /// data stalls if only one or two segments fit.
+    /// buffer. Over TCP on Linux, the port asks peers for segments of at most a quarter of this
+    /// size, since data stalls if only one or two segments fit.
     pub receive_buffer: Option<usize>,
-    /// After this many publications without a pause, 16 by default, the next ones are gathered and
-    /// written together. Publications follow without a pause if each begins at most 2 µs after the
-    /// last one has been written to all peers; `publish_all` has 2 µs for each of its values, and
-    /// counts as one publication. Gathering ends when fewer messages than this come
-    /// in half of the time that [`gather`](EngineOptions::gather) gives them.
+    /// After this many publications without a pause, 16 by default, the next messages are gathered
+    /// and written together. Publications follow without a pause if each begins at most 2 µs after
+    /// the last one was written to all peers, or at most a quarter of the time that this writing
+    /// took. `publish_all` has 2 µs for each of its values, and counts as one publication.
+    /// Gathering ends after four successive periods with fewer messages than this, each half as
+    /// long as the time that [`gather`](EngineOptions::gather) gives them.
     pub burst: u32,
     /// Longest time that a gathered message waits for others, apart from the resolution of the
-    /// system's timer, for each peer of the port: 50 µs by default. With many peers it is at most
-    /// 5 ms in all.
+    /// system's timer: 50 µs by default. The time is multiplied by the number of the port's peers,
+    /// up to 5 ms in all.
     pub gather: Duration,
     /// When this many bytes have been gathered, they are written at once: 64 KiB by default.
     pub write_bytes: usize,
@@ -72,12 +73,13 @@ pub struct EngineOptions {
     pub hello_timeout: Duration,
     /// Idle time after which the system probes a silent peer (TCP keep-alive): 15 s by default.
     pub keepalive: Duration,
-    /// This node promises its peers that they get some frame from it at least this often, 5 s by
-    /// default, and sends heartbeats when it has nothing else to send. A peer that has heard
-    /// nothing for so long reports [`Event::Silent`](crate::engine::Event::Silent). Until it hears
-    /// this node again, it does not wait for room in its queue: with [`Overflow::Block`] a full
-    /// queue then drops at once. Zero promises nothing. Over `local`, between nodes of one machine,
-    /// at most 1 s is promised.
+    /// This node promises its peers that they receive some frame from it at least this often, 5 s
+    /// by default. The node sends heartbeats when it has nothing else to send. A peer that receives
+    /// nothing for this time reports [`Event::Silent`](crate::engine::Event::Silent). Until the
+    /// peer receives something from this node again, its publishers do not wait for room in the
+    /// queue to this node: with [`Overflow::Block`], messages for a full queue are then dropped at
+    /// once. Zero promises nothing. Over `local`, between nodes of one machine, the node promises
+    /// at most 1 s.
     pub lease: Duration,
     /// Longest time that closing waits for peers to receive the queued messages: 1 s by default.
     pub linger: Duration,
@@ -88,11 +90,11 @@ pub struct EngineOptions {
     /// host.
     pub peers: usize,
     /// Permissions of a Unix-domain socket's file, whatever the process's umask is. They decide who
-    /// may connect: `0o600`, the default, this user alone; `0o660` also the file's group; `0o666`
-    /// everybody on the machine. Some systems other than Linux ignore them; there, restrict the
+    /// may connect: `0o600`, the default, only this user; `0o660` also the file's group; `0o666`
+    /// every user of the machine. Some systems other than Linux ignore them; there, restrict the
     /// folder.
     pub unix_mode: u32,
-    /// By which files the node proves who it is over TLS.
+    /// The files by which the node proves its identity over TLS and with DDS Security.
     pub identity: Identity,
     /// Limits on what a peer may send.
     pub limits: Limits,
@@ -102,16 +104,16 @@ pub struct EngineOptions {
 ///
 /// The policies that drop do not affect other receivers. With `Block`, which is the default, other
 /// receivers wait for the slow one, too: a port sends to one peer after another, and while a
-/// subscriber's queue is full, nothing more is read from its link. If the publisher is on the same
-/// node, `publish` blocks.
+/// subscriber's queue is full, its node reads nothing more from the publisher's link. If the
+/// publisher is on the same node, `publish` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// The writer waits for as long as the receiver takes messages. A receiver that has taken
+    /// The writer waits as long as the receiver keeps taking messages. A receiver that has taken
     /// nothing for `patience` is stalled: messages for it are dropped at once until half of its
     /// queue is free.
     Block {
-        /// Longest wait while the receiver takes nothing. It begins again each time that the
+        /// Longest wait while the receiver takes nothing. The wait begins again each time that the
         /// receiver takes something.
         patience: Duration,
     },

@@ -1,5 +1,5 @@
-//! What waits to be sent to one group or one peer, in order, as frames. Messages count against a
-//! bound, and a message that makes room leaves a note of the loss in its place.
+//! A queue of frames that wait to be sent to one group or one peer, in order. Messages count
+//! against a bound. A message that is dropped to make room leaves a note of the loss in its place.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,7 +11,7 @@ use polywire_core::{
 
 use super::delivery::{Holdable, Missing, start_of};
 
-/// Bytes that a frame has besides its payload, at most, apart from extensions.
+/// The most bytes that a frame has besides its payload and its extensions.
 pub(super) const FRAME_HEADER: usize = 64;
 
 /// A message for a peer that has not answered yet.
@@ -38,24 +38,24 @@ impl Holdable for Held {
     }
 }
 
-/// Something to send: to one member, or to all.
+/// An item to send to one member, or to all members.
 #[derive(Debug)]
 pub(super) enum Item {
     /// A frame that is not a message. It is never dropped.
     Control(Option<MemberId>, Vec<u8>),
     /// A message, which may be dropped.
     Message { to: Option<MemberId>, channel: ChannelId, start: Start, frame: Vec<u8> },
-    /// Messages of a channel were dropped here.
+    /// A gap: messages of a channel were dropped at this place.
     Lost(ChannelId, Missing),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: VecDeque<Item>,
-    /// Bytes of the messages.
+    /// The bytes of the queued messages.
     bytes: usize,
-    /// Nobody took anything for a while: new messages are dropped at once until half of the queue
-    /// is free.
+    /// No message has left the queue for a while: new messages are dropped at once until half of
+    /// the queue is free.
     pub(super) is_stalled: bool,
 }
 
@@ -67,7 +67,8 @@ impl Outbox {
         self.queue.push_back(item);
     }
 
-    /// Adds a control frame. An offer goes in front of its announcement.
+    /// Adds a control frame. The offer of an announcement is put in front of it, in a frame of its
+    /// own.
     pub(super) fn control(&mut self, to: Option<MemberId>, frame: &Frame<'_>) {
         if let Frame::Announce { channel, announcement, .. } = frame
             && !announcement.offer.is_empty()
@@ -94,17 +95,18 @@ impl Outbox {
         self.bytes
     }
 
-    /// Whether another message of so many bytes would exceed the bound. One always has room.
+    /// Returns whether another message of `more` bytes would exceed `limit`. A single message
+    /// always has room.
     pub(super) fn is_full(&self, more: usize, limit: usize) -> bool {
         self.bytes > 0 && self.bytes + more > limit
     }
 
-    /// A new message is dropped.
+    /// Notes that a new message is dropped.
     pub(super) fn drop_newest(&mut self, channel: ChannelId, start: Start) {
         self.note_lost(self.queue.len(), channel, start);
     }
 
-    /// Drops the oldest message that is for all. Gives its channel.
+    /// Drops the oldest message that is for all members. Returns its channel.
     pub(super) fn drop_oldest(&mut self) -> Option<ChannelId> {
         let for_all = |item: &Item| matches!(item, Item::Message { to: None, .. });
         let at = self.queue.iter().position(for_all)?;
@@ -114,7 +116,8 @@ impl Outbox {
         Some(channel)
     }
 
-    /// Notes a loss in front of the item at an index. Notes in a row are one for each channel.
+    /// Notes a loss in front of the item at index `at`. Successive notes of the same channel become
+    /// one note.
     fn note_lost(&mut self, at: usize, channel: ChannelId, start: Start) {
         for item in self.queue.range_mut(..at).rev() {
             match item {
@@ -130,7 +133,7 @@ impl Outbox {
     }
 }
 
-/// The bytes of a frame.
+/// Returns the bytes of a frame.
 pub(super) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     let payload = if let Frame::Data(_, payload) = frame { payload.len() + FRAME_HEADER } else { 0 };
     let mut bytes = Vec::with_capacity(payload);
@@ -138,7 +141,7 @@ pub(super) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The frame that tells of a gap.
+/// Returns the frame that reports a gap.
 pub(super) fn position(channel: ChannelId, missing: Missing) -> Frame<'static> {
     Frame::Position { channel, start: missing.start, lost: missing.lost }
 }

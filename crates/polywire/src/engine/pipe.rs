@@ -1,5 +1,5 @@
 //! A queue of messages, announcements and answers from one sender to one receiver in the same
-//! process, without a thread: [`Pipe::deliver`] hands over on the calling thread. Ports of `inproc`
+//! process, without a thread: [`Pipe::deliver`] delivers on the calling thread. Ports of `inproc`
 //! have one in each direction between any two of them; every other port has one to its own node's
 //! subscribers ([`loopback`](super::loopback)).
 
@@ -28,9 +28,10 @@ pub(super) struct Pipe {
     room: Condvar,
     /// Set once, by [`Pipe::connect`]. Nothing is delivered before.
     receiver: OnceLock<Arc<dyn LinkSink>>,
-    /// The pipe in the other direction, whose channels the answers here are about.
+    /// The pipe in the opposite direction. The answers in this pipe are for the channels of that
+    /// one.
     back: OnceLock<Weak<Pipe>>,
-    /// The sender's sink, which gets the events of dropped messages.
+    /// The sender's sink, which receives the events of dropped messages.
     sink: Arc<dyn Sink>,
     /// The receiver, as the sender knows it.
     info: LinkInfo,
@@ -44,12 +45,13 @@ struct PipeState {
     /// Sum of the sizes of the messages in `queue`.
     bytes: usize,
     delivery: Delivery<Arc<Message>>,
-    /// The thread that is handing over.
+    /// The thread that is delivering.
     delivering: Option<ThreadId>,
     /// Messages delivered so far. A sender that waits for room uses it to tell a slow receiver from
     /// a stuck one.
     taken: u64,
-    /// A sender has waited without result. The next ones do not wait, until half the queue is free.
+    /// A sender has waited for room in vain. Later senders do not wait until half of the queue is
+    /// free.
     stalled: bool,
     closed: bool,
 }
@@ -94,7 +96,8 @@ impl Holdable for Arc<Message> {
 }
 
 impl Pipe {
-    /// An empty pipe from a port to the receiver `to`. Dropped messages are reported to the sink.
+    /// Creates an empty pipe from a port to the receiver `to`. Dropped messages are reported to
+    /// `sink`.
     pub(super) fn new(local: &Local, sink: &Arc<dyn Sink>, to: &LinkInfo) -> Arc<Pipe> {
         Arc::new(Pipe {
             state: Mutex::default(),
@@ -130,8 +133,8 @@ impl Pipe {
         self.state.lock().queue.push_back(item);
     }
 
-    /// Calls `with` with whether the receiver may want any channel, while no other thread can
-    /// change that.
+    /// Passes to `with` whether the receiver may want any channel, under the lock: no other thread
+    /// can change that during the call.
     pub(super) fn interest(&self, with: impl FnOnce(bool)) {
         with(self.state.lock().delivery.wants_any());
     }
@@ -219,8 +222,8 @@ impl Pipe {
         }
     }
 
-    /// Hands over everything that waits. Returns at once if another thread is handing over: that
-    /// thread hands over the new items, too.
+    /// Delivers everything that waits. Returns at once if another thread is delivering: that thread
+    /// delivers the new items, too.
     pub(super) fn deliver(&self) {
         let Some(receiver) = self.receiver.get() else { return };
         let mut state = self.state.lock();
@@ -293,7 +296,7 @@ impl Pipe {
         !self.room.wait_while_for(&mut self.state.lock(), busy, left).timed_out()
     }
 
-    /// Ends the link, after everything sent before.
+    /// Ends the link, after everything that was sent before is delivered.
     pub(super) fn close(&self) {
         {
             let mut state = self.state.lock();
@@ -329,7 +332,8 @@ impl PipeState {
         self.queue.push_back(Item::Message(message));
     }
 
-    /// The next item. With an empty queue, the positions of losses that no message follows.
+    /// Removes and returns the next item. If the queue is empty, first queues the positions of the
+    /// losses that no message follows.
     #[inline]
     fn pop(&mut self, limit: usize) -> Option<Item> {
         if self.queue.is_empty() && self.delivery.has_untold() {
@@ -367,7 +371,7 @@ impl PipeState {
             return self.delivery.drop_oldest_held();
         };
         let (channel, start) = message.at();
-        // No message is in front of it, so one position per channel suffices.
+        // No message is in front of the dropped one, so one position per channel suffices.
         let told = self.queue.iter_mut().take(at).find_map(|item| match item {
             Item::Position(of, to, lost) if *of == channel => Some((to, lost)),
             _ => None,

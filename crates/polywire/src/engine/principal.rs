@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::system::Process;
 
-/// Who a peer is. The engine has proof of it; what the peer says of itself does not count.
+/// The identity of a peer, which the engine has proof of. What the peer claims without proof does
+/// not count.
 ///
 /// ```
 /// use polywire::engine::Principal;
@@ -15,7 +16,7 @@ use crate::system::Process;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Principal {
-    /// Anybody: the engine has no proof, as with TCP.
+    /// Any peer: the engine has no proof of its identity, as with TCP.
     #[default]
     Anonymous,
     /// The holder of the key of a certificate that an authority of this node signed. The name is
@@ -28,7 +29,7 @@ pub enum Principal {
 }
 
 impl Principal {
-    /// The user of the process at the other end of a socket, as the system says.
+    /// Returns the user of the process at the other end of a socket, as the system reports it.
     pub(crate) fn of_user(peer: Option<Process>) -> Principal {
         peer.map_or(Principal::Anonymous, |peer| Principal::User(peer.user))
     }

@@ -1,26 +1,28 @@
-//! Counts whom a port turned away, and says when its node is to hear of it: often enough to notice,
-//! and in a bounded number however many strangers come or are named.
+//! Counts the peers that a port rejected, and decides which rejections are reported to the node:
+//! often enough to be noticed, and a bounded number however many strangers connect or are named.
 
 use std::collections::BTreeMap;
 
 use super::{Disconnect, Event};
 
-/// Rejections by who and why.
+/// The numbers of rejections by peer and reason.
 pub(super) struct Rejections {
     counts: BTreeMap<(String, String), u64>,
-    /// Beyond the room in `counts`.
+    /// Rejections for which `counts` has no room.
     others: u64,
     most: usize,
 }
 
 impl Rejections {
-    /// A table of at most `most` reasons. Further ones are counted together.
+    /// Creates a table of at most `most` pairs of a peer and a reason. Further pairs are counted
+    /// together.
     pub(super) fn new(most: usize) -> Rejections {
         Rejections { counts: BTreeMap::new(), others: 0, most }
     }
 
-    /// Counts a rejection of `who`, an address without what changes from call to call. The event is
-    /// due with the 1st, 2nd, 4th, 8th, ... for the same reason.
+    /// Counts a rejection of `who`, which is the peer's address without the parts that change from
+    /// call to call. Returns the event to report for the peer's 1st, 2nd, 4th, 8th, ... rejection
+    /// for the same reason.
     pub(super) fn count(&mut self, who: &str, address: String, reason: Disconnect) -> Option<Event> {
         let key = (who.to_owned(), reason.to_string());
         let has_room = self.counts.len() < self.most || self.counts.contains_key(&key);
@@ -30,7 +32,8 @@ impl Rejections {
         total.is_power_of_two().then_some(Event::Rejected { address, reason, total })
     }
 
-    /// There is a link to `who`: the next rejection is news.
+    /// Forgets the rejections of `who`, to which there is a link now: its next rejection is
+    /// reported.
     pub(super) fn forget(&mut self, who: &str) {
         self.counts.retain(|(counted, _), _| counted != who);
     }
@@ -40,7 +43,7 @@ impl Rejections {
 mod tests {
     use super::*;
 
-    /// The totals that are told.
+    /// Returns the totals that are reported.
     fn told(rejections: &mut Rejections, who: &str, reason: &Disconnect, times: usize) -> Vec<u64> {
         let total = |event| match event {
             Event::Rejected { total, .. } => total,

@@ -19,38 +19,38 @@ use crate::system;
 
 /// A family of sockets.
 pub(super) trait Family: Send + Sync {
-    /// Name of the engine of the family that has [`Role::Either`].
+    /// Returns the name of the family's engine that has [`Role::Either`].
     fn name(&self) -> &'static str;
-    /// Adds the options that an address has to those of the port. Returns the address without them.
+    /// Adds the options in an address to the port's options. Returns the address without them.
     fn configure<'a>(&self, address: &'a str, _: &mut EngineOptions) -> Result<&'a str, String> {
         Ok(address)
     }
-    /// Fails with a reason if this is no address.
+    /// Checks whether an address is valid. Fails with the reason if it is not.
     fn check(&self, address: &str) -> Result<(), String>;
-    /// The socket addresses that a textual address stands for now, in order of preference. Blocks
-    /// for at most `patience`. Fails with `HostUnreachable` if a name is not found.
+    /// Returns the socket addresses that a textual address stands for now, in order of preference.
+    /// Blocks for at most `patience`. Fails with `HostUnreachable` if a name is not found.
     fn resolve(&self, address: &str, patience: Duration) -> io::Result<Vec<SockAddr>>;
-    /// A listening, non-blocking socket.
+    /// Returns a listening, non-blocking socket.
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket>;
-    /// A connected socket.
+    /// Returns a connected socket.
     fn connect(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket>;
     /// Makes an accepted or connected socket blocking, and sets its options.
     fn tune(&self, socket: &Socket, options: &EngineOptions) -> io::Result<()>;
-    /// An address in the notation of [`Family::resolve`].
+    /// Returns an address in the notation of [`Family::resolve`].
     fn describe(&self, address: &SockAddr) -> String;
     /// Cleans up after a listener that has been shut down.
     fn unbound(&self, address: &SockAddr);
-    /// Who is at the other end of a connected socket, as the system says.
+    /// Returns who is at the other end of a connected socket, as the system reports it.
     fn principal(&self, _: &Socket) -> Principal {
         Principal::Anonymous
     }
-    /// Whether other machines can reach a listener.
+    /// Returns whether other machines can reach a listener.
     fn is_exposed(&self, _: &SockAddr) -> bool {
         false
     }
 }
 
-/// Opens a port of a socket engine, which has this name and example.
+/// Opens a port of the socket engine with this name and example address.
 pub(super) fn open(
     family: &'static dyn Family,
     role: Role,
@@ -63,7 +63,7 @@ pub(super) fn open(
     stream::open(transport(family, name, address, local).map_err(bad)?, role, local, sink)
 }
 
-/// The transport of an address, for the engine of this name.
+/// Returns the transport of an address, for the engine with this name.
 pub(super) fn transport(
     family: &'static dyn Family,
     name: &str,
@@ -125,15 +125,17 @@ pub(super) fn set_buffers(socket: &Socket, options: &EngineOptions) -> io::Resul
 struct Sockets {
     family: &'static dyn Family,
     endpoint: String,
-    /// The options in the address, with what is before them.
+    /// The options in the address, including the `?` in front of them.
     settings: String,
-    /// What is before them. A name in it is resolved at each attempt to listen or to connect.
+    /// The address without its options. A name in it is resolved at each attempt to listen or to
+    /// connect.
     place: String,
     options: EngineOptions,
 }
 
 impl Sockets {
-    /// The result for the first address for which `attempt` succeeds, else the last error.
+    /// Returns the result for the first address for which `attempt` succeeds, or else the last
+    /// error.
     fn first<T>(&self, attempt: impl Fn(&SockAddr) -> io::Result<T>) -> io::Result<T> {
         let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in self.family.resolve(&self.place, self.options.connect_timeout)? {
@@ -200,12 +202,13 @@ impl Listener for SocketListener {
     }
 }
 
-/// Whether an interface reaches nobody but this machine.
+/// Returns whether an interface reaches only this machine.
 pub(super) fn is_loopback(interface: &str) -> bool {
     system::interfaces().any(|found| found.name == interface && found.is_loopback)
 }
 
-/// Waits up to a second for a caller of a listening, non-blocking socket.
+/// Waits up to a second for a connection to a listening, non-blocking socket. Returns `None` if
+/// none arrives.
 pub(super) fn accept(listening: &Socket) -> io::Result<Option<(Socket, SockAddr)>> {
     let mut fds = [PollFd::new(listening, PollFlags::IN)];
     let _ = poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
@@ -216,7 +219,7 @@ pub(super) fn accept(listening: &Socket) -> io::Result<Option<(Socket, SockAddr)
     }
 }
 
-/// The connection of a socket to a peer.
+/// Makes a connection of a socket that is connected to a peer.
 pub(super) fn connection(
     family: &dyn Family,
     socket: Socket,
@@ -229,8 +232,8 @@ pub(super) fn connection(
     Ok(Connection { stream: Arc::new(SocketStream::new(socket, principal)), address: family.describe(peer), host })
 }
 
-/// Whether this machine does not have the address any more, and has a way to the peer from another
-/// one. Sends nothing.
+/// Returns whether this machine has lost the address `local`, but has a route to the peer from
+/// another address. Sends nothing.
 pub(super) fn has_moved(mut local: SocketAddr, peer: SocketAddr) -> bool {
     local.set_port(0);
     let is_gone = UdpSocket::bind(local).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable);
@@ -265,7 +268,7 @@ impl ByteStream for SocketStream {
 
     fn wait_writable(&self, timeout: Duration) {
         let Ok(timeout) = Timespec::try_from(timeout) else { return };
-        // An error shows at the next write.
+        // The next write returns the error.
         let _ = poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], Some(&timeout));
     }
 
@@ -300,7 +303,7 @@ mod tests {
             let here: SocketAddr = loopback.parse().expect("an address");
             assert!(!has_moved(here, here));
         }
-        // Of a block for documentation.
+        // An address of a block for documentation.
         let (lost, peer) = (SocketAddr::from(([192, 0, 2, 1], 7)), SocketAddr::from(([127, 0, 0, 1], 7)));
         assert!(has_moved(lost, peer));
     }

@@ -4,11 +4,11 @@
 //! use polywire::{engine::{tcp::{Tcp, TcpConnect, TcpListen}, Engine}, Node};
 //! assert_eq!([Tcp.name(), TcpListen.name(), TcpConnect.name()], ["tcp", "tcp-listen", "tcp-connect"]);
 //!
-//! // The system chooses a port; others connect to what the node says.
+//! // The system chooses a port; other nodes connect to the endpoint that `open` returns.
 //! let listening = Node::new();
 //! let endpoint = listening.open("tcp-listen/127.0.0.1:0")?;
 //! assert!(endpoint.starts_with("tcp/127.0.0.1:") && !endpoint.ends_with(":0"));
-//! // A second listener there is an error.
+//! // A second listener at this address is an error.
 //! assert!(Node::new().open(&endpoint.replace("tcp/", "tcp-listen/")).is_err());
 //!
 //! // For few messages at a time over a network that loses packets (`EngineOptions::thin`).
@@ -34,8 +34,8 @@ use super::{
 };
 
 /// `tcp/ADDR[?thin]`: listens if the address is local and free, and connects otherwise. The port
-/// that listens relays messages between those that connect. A name in the address is resolved anew
-/// at each attempt, so that its address may change, or be known later.
+/// that listens relays messages between the ports that connect. A host name is resolved again at
+/// each attempt, so its address may change, or become known later.
 pub struct Tcp;
 /// `tcp-listen/ADDR[?thin]`: listens; opening fails if it cannot. Does not relay.
 pub struct TcpListen;
@@ -121,7 +121,7 @@ impl Family for Inet {
 
     fn describe(&self, address: &SockAddr) -> String {
         match address.as_socket() {
-            // A socket for both families has IPv4 peers with addresses of IPv6.
+            // A socket for both families reports IPv4 peers by IPv4-mapped IPv6 addresses.
             Some(SocketAddr::V6(address)) if address.ip().to_ipv4_mapped().is_some() => {
                 SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
             }
@@ -137,7 +137,7 @@ impl Family for Inet {
     }
 }
 
-/// The host, without brackets, and the port of an address.
+/// Returns the host, without brackets, and the port of an address.
 fn parts(address: &str) -> Result<(&str, u16), String> {
     let (host, port) = address.rsplit_once(':').ok_or("the port is missing")?;
     let port = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
@@ -149,7 +149,7 @@ fn parts(address: &str) -> Result<(&str, u16), String> {
 }
 
 /// Asks the system for the addresses of a name, on a thread of its own: the system may take much
-/// longer than a port may that closes.
+/// longer than a closing port may wait.
 fn look_up(host: &str, port: u16, patience: Duration) -> io::Result<Vec<SocketAddr>> {
     let (tell, told) = mpsc::channel();
     let host = host.to_owned();
@@ -158,11 +158,11 @@ fn look_up(host: &str, port: u16, patience: Duration) -> io::Result<Vec<SocketAd
     told.recv_timeout(patience).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// What Linux can do for streams with few segments under way, by which it cannot tell early that
-/// one of them was lost.
+/// Sets the options of Linux for streams with few segments in flight. With few segments, the system
+/// cannot detect early that one of them was lost.
 #[cfg(target_os = "linux")]
 fn serve_thin_streams(socket: &Socket, options: &EngineOptions) -> io::Result<()> {
-    /// Bytes that were not sent and wait in the system, about: what a fresh message waits for.
+    /// About the most unsent bytes that wait in the system. A new message waits for these bytes.
     const UNSENT: u32 = 16 << 10;
     socket.set_tcp_thin_linear_timeouts(true)?;
     socket.set_tcp_notsent_lowat(UNSENT)?;
@@ -190,7 +190,7 @@ fn limit_segments(socket: &Socket, options: &EngineOptions) {
     const SMALLEST: usize = 536;
     let wanted = options.receive_buffer.map(|bytes| (bytes / SEGMENTS).max(SMALLEST));
     if let Some(bytes) = wanted.filter(|bytes| *bytes <= LARGEST) {
-        // If it is refused, a small buffer is slow.
+        // If the system refuses the size, a small buffer is slow.
         let _ = socket.set_tcp_mss(bytes as u32);
     }
 }

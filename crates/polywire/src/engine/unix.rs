@@ -32,8 +32,8 @@ use super::{
 };
 use crate::system;
 
-/// `unix/PATH`: listens if nobody does, and connects otherwise. The port that listens relays
-/// messages between those that connect.
+/// `unix/PATH`: listens if no port listens there, and connects otherwise. The port that listens
+/// relays messages between the ports that connect.
 pub struct Unix;
 /// `unix-listen/PATH`: listens; opening fails if it cannot. Does not relay.
 pub struct UnixListen;
@@ -73,7 +73,8 @@ impl Family for Files {
     fn listen(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         set_buffers(&socket, options)?;
-        // Between bind and listen the file looks abandoned to other nodes, so keep them out.
+        // Between bind and listen the file looks abandoned to other nodes, so the lock keeps them
+        // out.
         let _alone = alone_in_folder(address);
         // Linux creates the file with the socket's permissions, less the process's umask.
         let _ = system::permit_socket(&socket, options.unix_mode);
@@ -91,7 +92,7 @@ impl Family for Files {
             remove(address);
             socket.bind(address)?;
         }
-        // Nobody can connect before the socket listens, so the umask never lets anybody in.
+        // No peer can connect before the socket listens, so a lax umask never lets a peer in.
         if let Err(e) = permit_file(address, options.unix_mode) {
             remove(address);
             return Err(e);
@@ -159,7 +160,8 @@ fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
     system::permit_file(path, &found, mode)
 }
 
-/// Whether a killed node left the socket file behind: it exists, but nobody listens.
+/// Returns whether a killed node left the socket file behind: the file exists, but no process
+/// listens.
 fn is_abandoned(address: &SockAddr) -> bool {
     let is_socket = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
     let refused = || {
@@ -171,7 +173,7 @@ fn is_abandoned(address: &SockAddr) -> bool {
 
 fn remove(address: &SockAddr) {
     if let Some(path) = address.as_pathname() {
-        // It may be gone already.
+        // The file may be gone already.
         let _ = std::fs::remove_file(path);
     }
 }
@@ -194,7 +196,7 @@ mod tests {
             let _listening = Files.listen(&address, &options).expect("it listens");
             assert_eq!(mode(&path), wanted.unwrap_or(0o600), "{name}");
         }
-        // As it is made, before its permissions are set by name.
+        // The file as the system creates it, before its permissions are set by name.
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
         if cfg!(target_os = "linux") {
             system::permit_socket(&socket, 0o600).expect("the system takes it");

@@ -1,5 +1,5 @@
-//! What waits, in the order in which it came, with that of each writer at hand. All operations take
-//! logarithmic time, however many writers there are.
+//! A queue of items in order of arrival, which also finds the oldest item of each writer. All
+//! operations take logarithmic time, however many writers there are.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use polywire_core::envelope::Id128;
 /// Items of several writers.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    /// By writer and number.
+    /// The items by writer and number. Numbers increase in order of arrival.
     items: BTreeMap<(Id128, u64), T>,
     /// The writer of each item, by its number.
     writers: BTreeMap<u64, Id128>,
@@ -22,13 +22,13 @@ impl<T> Waiting<T> {
         self.writers.insert(self.last, writer);
     }
 
-    /// Removes the oldest item.
+    /// Removes and returns the oldest item.
     pub(super) fn pop(&mut self) -> Option<T> {
         let (number, writer) = self.writers.pop_first()?;
         self.items.remove(&(writer, number))
     }
 
-    /// Removes the oldest item of a writer, if it `leaves`.
+    /// Removes and returns the oldest item of a writer, if `leaves` is true for it.
     pub(super) fn pop_of(&mut self, writer: Id128, leaves: impl FnOnce(&T) -> bool) -> Option<T> {
         let (key, item) = self.items.range((writer, 0)..=(writer, u64::MAX)).next()?;
         let key = *key;
@@ -39,7 +39,7 @@ impl<T> Waiting<T> {
         self.items.remove(&key)
     }
 
-    /// Removes the items of a writer that `go`, and returns them in order.
+    /// Removes the items of a writer for which `go` is true, and returns them in order.
     pub(super) fn take_of(&mut self, writer: Id128, go: impl Fn(&T) -> bool) -> Vec<T> {
         let of_writer = (writer, 0)..=(writer, u64::MAX);
         let gone: Vec<_> = self.items.extract_if(of_writer, |_, item| go(item)).collect();

@@ -1,4 +1,4 @@
-//! Tells threads that wait for subscribers that a peer has answered a channel, on any port.
+//! Notifies the threads that wait for subscribers when a peer answers a channel, on any port.
 
 use std::time::Duration;
 
@@ -11,13 +11,14 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// An answer has come or gone. The caller holds no lock that a waiting thread takes.
+    /// Notifies the waiting threads that an answer has arrived or was removed. The caller must hold
+    /// no lock that a waiting thread takes.
     pub(super) fn tell(&self) {
         drop(self.lock.lock());
         self.changed.notify_all();
     }
 
-    /// Waits as long as `is_missing`, or until `timeout` is over.
+    /// Waits while `is_missing` returns true, for at most `timeout`.
     pub(crate) fn wait_while(&self, timeout: Duration, mut is_missing: impl FnMut() -> bool) {
         self.changed.wait_while_for(&mut self.lock.lock(), |()| is_missing(), timeout);
     }

@@ -1,9 +1,10 @@
-//! Publishes the built-in topics of a node: what it is and has, `polywire/node`, and what it
-//! counts, `polywire/stats`. `spec/directory.md` has the protocol.
+//! Publishes the built-in topics of a node: its description on `polywire/node`, and its counts on
+//! `polywire/stats`. `spec/directory.md` has the protocol.
 //!
-//! One thread for a node, which starts when a peer, or the node itself, first asks. A description
-//! is encoded when it has changed or somebody new subscribes, statistics once in [`EVERY`], and
-//! both only while somebody subscribes. Listeners of the node's events can have statistics as well.
+//! Each node has one thread for these topics. It starts when a peer, or the node itself, first asks
+//! for them. The thread publishes the description when it has changed or a new subscriber has
+//! joined, and statistics once per [`EVERY`], both only while there are subscribers. Listeners of
+//! the node's events can get statistics as well.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -29,7 +30,7 @@ use crate::{
     system::{Usage, host, user},
 };
 
-/// Changes that come within this time are told together.
+/// Changes within this time are published together.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// Time between two messages of statistics.
@@ -50,10 +51,10 @@ pub(super) fn start(signal: Arc<Signal>, node: Weak<Inner>, ports: Weak<Ports>) 
 struct Teller {
     node: Weak<Inner>,
     ports: Weak<Ports>,
-    /// The last description, with revision 0.
+    /// The description that was published last, with its revision set to 0.
     told: Option<NodeData>,
     revision: u64,
-    /// The ports where somebody has asked.
+    /// The ports on which the built-in topics are announced.
     open: Vec<Asked>,
     next_stats: Option<Instant>,
 }
@@ -73,8 +74,8 @@ struct Channel<T: Message> {
 }
 
 impl Teller {
-    /// Sends what is due, or all if somebody has `asked` or subscribed. `None` if the node is
-    /// gone.
+    /// Publishes the messages that are due, or all if a peer or this node has `asked` or
+    /// subscribed. Returns `None` if the node is gone.
     fn tell(&mut self, asked: bool) -> Option<()> {
         let (node, ports) = (self.node.upgrade()?, self.ports.upgrade()?);
         let entries = each_once(&ports.lock());
@@ -84,7 +85,7 @@ impl Teller {
         Some(())
     }
 
-    /// Announces the built-in topics where somebody asks for them.
+    /// Announces the built-in topics on the ports on which they were asked for.
     fn open_asked(&mut self, node: &Inner, entries: &[Arc<PortEntry>]) {
         self.open.retain(|asked| asked.entry.strong_count() > 0);
         for entry in entries.iter().filter(|entry| entry.is_asked()) {
@@ -100,7 +101,7 @@ impl Teller {
         }
     }
 
-    /// Describes the node to those who do not know what it is now.
+    /// Publishes the node's description, if it has changed or was `asked` for.
     fn tell_node(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
         let wanted = |asked: &Asked| asked.node.is_wanted(&asked.entry);
         if !self.open.iter().any(wanted) {
@@ -142,7 +143,7 @@ impl Teller {
 }
 
 impl<T: Message> Channel<T> {
-    /// `None` if the port is closed.
+    /// Announces a built-in topic on a port. Returns `None` if the port is closed.
     fn open(topic: &str, node: &Inner, entry: &PortEntry) -> Option<Channel<T>> {
         let encoder = Encoder::<T>::new(&CDR, &Options::default()).ok()?;
         let schema = encoder.schema();
@@ -164,20 +165,20 @@ impl<T: Message> Channel<T> {
         entry.upgrade().is_some_and(|entry| entry.subscribers(self.id) > 0)
     }
 
-    /// Sends a message, if somebody subscribes.
+    /// Sends a message, if the channel has subscribers.
     fn send(&mut self, entry: &Weak<PortEntry>, message: &T) {
         let Some(entry) = entry.upgrade().filter(|entry| entry.subscribers(self.id) > 0) else { return };
         let mut payload = Vec::new();
         if self.encoder.encode(message, &mut payload).is_ok() {
             self.sequence += 1;
-            // A port that is closed has no subscribers.
+            // The error is ignored: a closed port has no subscribers.
             let _ = entry.send(&Envelope::data(self.id, self.sequence, clock::wall_ns()), &payload);
             entry.settle();
         }
     }
 }
 
-/// What a node is and has.
+/// Describes a node, with its endpoints, publishers and subscribers.
 pub(super) fn describe(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeData {
     NodeData {
         id: node.hello.node,
@@ -195,7 +196,7 @@ pub(super) fn describe(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeData {
     }
 }
 
-/// The publishers of all ports. One at several ports has several wires.
+/// The publishers of all ports. A publisher on several ports has several wires.
 fn publishers(entries: &[Arc<PortEntry>]) -> Vec<PublisherData> {
     let mut by_id: BTreeMap<Id128, PublisherData> = BTreeMap::new();
     for here in entries.iter().flat_map(|entry| entry.publishers()) {
@@ -212,7 +213,7 @@ fn publishers(entries: &[Arc<PortEntry>]) -> Vec<PublisherData> {
     by_id.into_values().collect()
 }
 
-/// The subscribers of all ports. One at several ports has several endpoints.
+/// The subscribers of all ports. A subscriber on several ports has several endpoints.
 fn subscribers(entries: &[Arc<PortEntry>]) -> Vec<SubscriberData> {
     let mut by_id: BTreeMap<Id128, SubscriberData> = BTreeMap::new();
     for here in entries.iter().flat_map(|entry| entry.subscribers_described()) {
@@ -231,7 +232,7 @@ fn subscribers(entries: &[Arc<PortEntry>]) -> Vec<SubscriberData> {
     by_id.into_values().collect()
 }
 
-/// What a node counts.
+/// Collects the counts of a node.
 pub(super) fn count(node: &Inner, entries: &[Arc<PortEntry>]) -> NodeStats {
     let (usage, (compiled, compile_ns)) = (Usage::now(), compile::counts());
     let mut topics: BTreeMap<String, TopicStats> = node.totals.read();

@@ -1,4 +1,4 @@
-//! A port as tools see it: what it publishes and subscribes to, and what it counts.
+//! Describes a port for tools: its publishers, its subscribers and its counts.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,19 +23,21 @@ impl PortEntry {
         EndpointData { endpoint: self.port().endpoint(), links }
     }
 
-    /// Subscribers that accept a channel of this node, by the peers' answers.
+    /// The number of subscribers that accept a channel of this node, according to the peers'
+    /// answers.
     pub(super) fn subscribers(&self, channel: ChannelId) -> usize {
         let answers = self.answers.lock();
         let by_link = answers.by_channel.get(&channel).map(|known| known.by_link.values());
         by_link.map_or(0, |all| all.map(|(_, answer)| answer.subscribers() as usize).sum())
     }
 
-    /// Channels that the node announces here.
+    /// The number of channels that the node announces on this port.
     pub(super) fn channels(&self) -> usize {
         self.answers.lock().by_channel.len()
     }
 
-    /// The publishers here. One that is changing its format has two channels: the newer counts.
+    /// Describes the publishers on this port. A publisher that is changing its format has two
+    /// channels; only the newer one is described.
     pub(super) fn publishers(&self) -> Vec<PublisherData> {
         let (endpoint, answers) = (self.port().endpoint(), self.answers.lock());
         let mut by_writer: BTreeMap<Id128, PublisherData> = BTreeMap::new();
@@ -62,7 +64,7 @@ impl PortEntry {
         by_writer.into_values().collect()
     }
 
-    /// The subscribers here, and what they read.
+    /// Describes the subscribers on this port, and the writers that each of them reads or refuses.
     pub(super) fn subscribers_described(&self) -> Vec<SubscriberData> {
         let links: Vec<_> = self.links.lock().values().cloned().collect();
         let routes = self.routes.lock().all();
@@ -76,13 +78,13 @@ impl PortEntry {
         routes.iter().filter(|route| !is_builtin(route.topic())).filter_map(describe).collect()
     }
 
-    /// What came on the open channels of peers.
+    /// The counts of messages received on the open channels of peers.
     pub(super) fn received(&self) -> Vec<TopicStats> {
         let links: Vec<_> = self.links.lock().values().cloned().collect();
         links.iter().flat_map(|link| link.topic_stats()).collect()
     }
 
-    /// The subscribers here. One may be at several ports.
+    /// The subscribers on this port. A subscriber may be on several ports.
     pub(super) fn routes_here(&self) -> Vec<Arc<dyn Route>> {
         self.routes.lock().all()
     }
@@ -114,7 +116,7 @@ impl Answers {
     }
 }
 
-/// Format and compression of a channel, as in a wire.
+/// The format and compression of a channel, in the notation of a wire.
 fn format_of(announcement: &Announcement) -> String {
     let Announcement { codec, options, compressor, .. } = announcement;
     let colon = if options.is_empty() { "" } else { ":" };

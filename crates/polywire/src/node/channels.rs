@@ -1,4 +1,5 @@
-//! What a link knows of the channels of its peer, beside the session: where their messages go.
+//! The open channels of a link's peer, apart from the session's state: which subscribers get the
+//! messages of each channel.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,13 +8,13 @@ use polywire_core::envelope::{Announcement, ChannelId};
 use super::route::{Route, Slot, Source};
 use crate::{packing::Unpacking, qos::Offer, stats::ReceiverCounts};
 
-/// Where messages go.
+/// The open channels of a peer, with their subscribers.
 #[derive(Default)]
 pub(super) struct Channels {
     pub(super) open: BTreeMap<ChannelId, Channel>,
-    /// Channels that messages came on since the engine said that all was passed on.
+    /// Channels that have received messages since the engine last called `LinkSink::drained`.
     pub(super) touched: Vec<ChannelId>,
-    /// Of channels that have closed.
+    /// The counts of channels that have closed.
     pub(super) received: ReceiverCounts,
 }
 
@@ -22,33 +23,34 @@ pub(super) type Refused = Vec<(Arc<dyn Route>, String)>;
 pub(super) type Reading = (Arc<dyn Route>, Arc<dyn Slot>);
 pub(super) type Slots = Arc<Vec<Reading>>;
 
-/// A channel that the application has begun to decide on.
+/// A channel of the peer, from the first decision on who reads it until it closes.
 pub(super) struct Channel {
     pub(super) source: Source,
     pub(super) slots: Slots,
-    /// Made when the first subscriber comes. `None` if payloads are not packed.
+    /// The decompressor, made for the first subscriber. `None` if payloads are not compressed.
     pub(super) unpacking: Option<Unpacking>,
     pub(super) touched: bool,
-    /// Whether the peer's writer knows that the channel is read, where the medium matches them.
+    /// Whether the engine has reported that the peer's writer and the reader here are matched. Used
+    /// only if the medium itself matches writers and readers.
     pub(super) is_matched: bool,
-    /// Whether the writer is alive, as far as the engine has told.
+    /// Whether the writer is alive, according to the engine's last report.
     pub(super) is_alive: bool,
     /// Whether messages may refer to earlier ones.
     pub(super) stream: bool,
     /// Whether a key frame was requested and is still missing.
     pub(super) key_requested: bool,
-    /// Whether it goes with another channel.
+    /// Whether the channel carries the history or the assertions of another channel's writer.
     pub(super) auxiliary: bool,
-    /// Whether messages wait for a history.
+    /// Whether messages wait for a history, on this channel or because of it.
     pub(super) gated: bool,
-    /// Whether callbacks take all messages during the call.
+    /// Whether all subscribers take each message during the call that delivers it, as callbacks do.
     pub(super) inline: bool,
     /// Subscribers that cannot read the channel, and why.
     pub(super) refused: Refused,
     pub(super) received: ReceiverCounts,
 }
 
-/// Where a message goes, and what is looked at behind it.
+/// The parts of a [`Channel`] that the delivery of a message needs without the lock.
 pub(super) struct Receiving {
     pub(super) slots: Slots,
     pub(super) unpacking: Option<Unpacking>,
@@ -76,8 +78,8 @@ impl Channel {
         }
     }
 
-    /// Whether a key frame that some of these subscribers lack has to be requested: nobody has
-    /// requested it, or there are new subscribers. A history is requested for each that waits.
+    /// Whether to request a key frame that some of these subscribers lack: none was requested yet,
+    /// or there are new subscribers. A history is requested for each subscriber that waits for it.
     pub(super) fn is_request_due(&self, slots: &[Reading]) -> bool {
         let is_known = |slot: &Arc<dyn Slot>| self.slots.iter().any(|(_, known)| Arc::ptr_eq(known, slot));
         let are_known = slots.iter().all(|(_, slot)| is_known(slot));
@@ -85,12 +87,12 @@ impl Channel {
     }
 }
 
-/// Why the subscriber cannot read the channel. `None` if it has not refused it.
+/// Returns why the subscriber cannot read the channel, or `None` if it has not refused the channel.
 pub(super) fn is_among<'a>(refused: &'a Refused, route: &Arc<dyn Route>) -> Option<&'a String> {
     refused.iter().find(|(other, _)| Arc::ptr_eq(other, route)).map(|(_, reason)| reason)
 }
 
-/// Whether a channel brings the history of another one's writer.
+/// Whether a channel carries the history of another channel's writer.
 pub(super) fn is_history(announcement: &Announcement) -> bool {
     Offer::parse(&announcement.offer).is_ok_and(|offer| offer.history_of.is_some())
 }

@@ -13,8 +13,8 @@ use polywire_core::envelope::Id128;
 use super::limits::{Exceeded, NodeLimits};
 use crate::engine::LinkId;
 
-/// Members of types whose decoders are kept while no channel uses them: publishers go back and
-/// forth between formats.
+/// The number of type members up to which unused decoders are kept, because a publisher may return
+/// to a former format.
 const IDLE_MEMBERS: u64 = 1 << 14;
 /// Bytes of the reasons kept for decoders that cannot be made.
 const REFUSED_BYTES: usize = 1 << 20;
@@ -22,7 +22,7 @@ const REFUSED_BYTES: usize = 1 << 20;
 /// Everything that a decoder depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DecoderKey {
-    /// The kind of values that it decodes into.
+    /// The type of the [`Coding`](crate::coding::Coding), and so of the values that are decoded.
     pub(crate) coding: TypeId,
     pub(crate) reader: ReaderKey,
     /// The writer's schema; zero if it is assumed.
@@ -64,7 +64,7 @@ struct Entry {
     /// Keeps the coding alive, so that the key's number stays unique.
     _coding: Box<dyn Any + Send + Sync>,
     members: u64,
-    /// The link that it was first made for.
+    /// The link for which the decoder was first made.
     link: LinkId,
     used: u64,
 }
@@ -88,7 +88,8 @@ impl Decoders {
         Decoders { limits, state: Mutex::default(), made: Condvar::new() }
     }
 
-    /// The decoder, made now if there is none. A decoder that cannot be made is tried once.
+    /// Returns the decoder, and makes it if there is none. A decoder that cannot be made is tried
+    /// once. Blocks while another thread makes the same decoder.
     pub(crate) fn get<C: Any + Send + Sync, D: Any + Send + Sync>(
         &self,
         order: Order<C>,
@@ -112,7 +113,7 @@ impl Decoders {
         making.end(made)
     }
 
-    /// Drops unused decoders, except those of up to [`IDLE_MEMBERS`] members.
+    /// Drops unused decoders, except those used last, with up to [`IDLE_MEMBERS`] members in total.
     pub(crate) fn trim(&self) {
         self.lock().trim(IDLE_MEMBERS);
     }
@@ -165,7 +166,7 @@ impl Table {
         let used = self.next_use();
         let entry = self.entries.get_mut(key)?;
         entry.used = used;
-        // The key names the coding's type, and so the decoder's.
+        // The key has the type of the coding, which determines the type of the decoder.
         entry.decoder.clone()?.downcast().ok().map(Ok)
     }
 
@@ -194,7 +195,7 @@ impl Table {
         self.entries.values().filter(of_link).map(|entry| entry.members).fold(0, u64::saturating_add)
     }
 
-    /// Drops unused decoders, except those used last, of up to `keep` members.
+    /// Drops unused decoders, except those used last, with up to `keep` members in total.
     fn trim(&mut self, keep: u64) {
         let idle = |entry: &Entry| entry.decoder.as_ref().is_some_and(|decoder| Arc::strong_count(decoder) == 1);
         let mut unused: Vec<(u64, u64)> =
@@ -302,7 +303,7 @@ mod tests {
         assert!(reason(get(3, 1, 1)).contains("100 of a link"));
         let _c = get(3, 50, 2).expect("another link has room");
         assert!(reason(get(4, 1, 2)).contains("exceed its 150"));
-        // A limit is not a property of the type: there may be room later.
+        // A refusal because of a limit is not remembered, since there may be room later.
         drop(a);
         assert!(get(4, 50, 1).is_ok());
     }

@@ -1,5 +1,5 @@
-//! Schemas, templates and dictionaries by hash: those of publishers here, and those fetched from
-//! peers. Shared by all ports of a node.
+//! Schemas, templates and dictionaries by hash: those of this node's publishers, and those fetched
+//! from peers. Shared by all ports of a node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,12 +11,12 @@ use polywire_core::{
     session::Document,
 };
 
-/// Bytes of fetched documents that a node keeps. When they are used up, all fetched documents are
-/// forgotten, and fetched again when needed.
+/// The limit on the bytes of fetched documents that a node keeps. If a document would exceed it,
+/// all fetched documents are dropped; they are fetched again when needed.
 const FETCHED_BYTES: usize = 64 << 20;
 
-/// How often a document's bytes are counted again once it is parsed: schemas and templates take
-/// more memory than their documents.
+/// The factor with which a document's bytes are counted again once it is parsed: schemas and
+/// templates take more memory than their documents.
 const PARSED: usize = 16;
 
 /// The documents that a node has and sends to peers that ask.
@@ -37,7 +37,7 @@ struct Known {
 }
 
 impl Documents {
-    /// Keeps the schema of a publisher here, and returns its document's hash.
+    /// Keeps the schema of a publisher of this node, and returns the hash of its document.
     pub(crate) fn publish(&self, schema: &Schema) -> Id128 {
         let bytes = schema.to_bytes();
         let id = Id128(DocumentHash::of(&bytes).to_bytes());
@@ -47,7 +47,7 @@ impl Documents {
         id
     }
 
-    /// Keeps another document of a publisher here, and returns its hash.
+    /// Keeps another document of a publisher of this node, and returns its hash.
     pub(crate) fn publish_bytes(&self, bytes: Vec<u8>) -> Id128 {
         let id = Id128(DocumentHash::of(&bytes).to_bytes());
         self.lock().own.insert(id, bytes.into());

@@ -1,10 +1,10 @@
-//! One link as the node sees it: the driver of the link's [`Session`], and the subscribers that
-//! each channel of the peer goes to.
+//! The node's side of one link: the driver of the link's [`Session`], and the subscribers that read
+//! each channel of the peer.
 //!
-//! The engine calls it as a [`LinkSink`]; the port calls it when subscribers, documents or channels
-//! of this node change; the timer wakes it. Each call passes the event to the session and then
-//! [drives](Incoming::drive) it. Messages do not touch the session: they take one lock, that of the
-//! channels' subscribers.
+//! The engine calls [`Incoming`] as a [`LinkSink`]. The port calls it when subscribers, documents
+//! or channels of this node change, and the timer when a time-out of the session is due. Each call
+//! passes the event to the session and then [drives](Incoming::drive) it. The delivery of a message
+//! normally takes only the lock of the channels.
 
 use std::{
     collections::BTreeMap,
@@ -45,12 +45,12 @@ use crate::{
     stats::{ReceiverCounts, TopicStats},
 };
 
-/// Longest wait for a thread that decides for others. It may be in a callback of the application.
+/// The longest wait for the thread that handles events. It may be in a callback of the application.
 const LONGEST_DECISION: Duration = Duration::from_secs(1);
 
 /// The calls that a link makes to its port.
 pub(super) trait Host: Send + Sync {
-    /// The node. `None` while it closes; its documents outlive it.
+    /// The node. `None` while the node closes; its documents outlive it.
     fn node(&self) -> Option<Arc<Inner>>;
     fn documents(&self) -> &Documents;
     /// The subscribers of a topic on this port.
@@ -59,22 +59,25 @@ pub(super) trait Host: Send + Sync {
     fn properties(&self) -> Properties;
     /// False while the engine still opens the port. Outputs wait until it is open.
     fn is_open(&self) -> bool;
-    /// The port closes.
+    /// Whether the port is closing.
     fn is_closing(&self) -> bool;
-    /// Whether the open port passes on between its peers what they announce.
+    /// Whether the port is open and relays announcements between its peers.
     fn relays(&self) -> bool;
     /// Sends an output of the link's session.
     fn send(&self, link: &LinkInfo, output: Output);
-    /// Has the engine look for the type of a channel of ROS 2. False if it does not.
+    /// Asks the engine to look up the type of a ROS 2 channel. Returns false if the engine does
+    /// not.
     fn learn(&self, link: &LinkInfo, channel: ChannelId) -> bool;
-    /// The peer's answer to a channel of this node. False if the channel has retired.
+    /// Handles the peer's answer to a channel of this node. Returns false if the channel has
+    /// retired.
     fn matched(&self, link: &LinkInfo, matched: Matched) -> bool;
-    /// A document has come: all links may have channels that wait for it.
+    /// Informs all links that a document has arrived, since they may have channels that wait for
+    /// it.
     fn document_arrived(&self, document: Id128);
     fn link_down(&self, link: &LinkInfo);
-    /// The peer asks for the built-in topics.
+    /// Reports that the peer asks for the built-in topics.
     fn asked(&self);
-    /// Subscribers here read other channels than before.
+    /// Reports that the channels that this node's subscribers read have changed.
     fn matches_changed(&self);
 }
 
@@ -82,7 +85,7 @@ pub(super) trait Host: Send + Sync {
 #[derive(Clone, Copy)]
 pub(super) enum Topics<'a> {
     One(&'a str),
-    /// All that it `wants`, which takes a look at each channel.
+    /// All topics for which the function returns true. Every channel is checked.
     All(&'a dyn Fn(&str) -> bool),
 }
 
@@ -101,25 +104,26 @@ pub(super) struct Incoming {
     /// What the peer may do.
     rights: Rights,
     denied: AtomicU64,
-    /// Locked before `channels` where both are.
+    /// Locked before `channels`, where both are locked.
     driven: Mutex<Driven>,
-    /// Wakes threads that left their events to another one.
+    /// Wakes threads that wait for another thread to handle events or send outputs.
     settled: Condvar,
     channels: Mutex<Channels>,
 }
 
-/// The session, and what its driver is doing.
+/// The session, and the state of its driver.
 struct Driven {
     session: Session,
-    /// The thread that sends outputs. Others leave theirs to it, so that outputs keep their order.
+    /// The thread that sends outputs. Other threads leave their outputs to it, which keeps the
+    /// order.
     sending: Option<ThreadId>,
-    /// The thread that handles events. Others leave theirs to it: decisions take long, and may lead
-    /// back here.
+    /// The thread that handles events. Other threads leave their events to it: a decision may take
+    /// long, and may call this link again.
     deciding: Option<ThreadId>,
-    /// Channels that subscribers here read since the peer was last told so.
+    /// Channels with readers whose slots are notified once the answers have been sent.
     accepted: Vec<ChannelId>,
-    /// Channels of a link without a node that nobody has decided on yet, and the messages that came
-    /// although.
+    /// If the peer is not a node: the channels whose readers are not decided yet, with the number
+    /// of messages that have already arrived on each.
     undecided: BTreeMap<ChannelId, u64>,
     /// When the timer wakes this link next.
     wakes: Option<Duration>,
@@ -151,22 +155,23 @@ impl Incoming {
 
     // Called by the port.
 
-    /// Whether the peer may do something else by the present rules than when the link began.
+    /// Whether the present access rules give the peer other rights than when the link opened.
     pub(super) fn has_other_rights(&self, gate: &Gate) -> bool {
         gate.has_changed(&self.rights)
     }
 
-    /// The port announced a channel of this node to all its peers.
+    /// Records that the port has announced a channel of this node to all its peers.
     pub(super) fn announce(&self, channel: ChannelId, start: Start, announcement: &Arc<Announcement>) {
         self.lock().session.announce(channel, start, announcement, clock::now());
     }
 
-    /// The port retired a channel of this node.
+    /// Records that the port has retired a channel of this node.
     pub(super) fn retire(&self, channel: ChannelId) {
         self.lock().session.retire(channel, clock::now());
     }
 
-    /// No announcement is under way: a channel that is answered and not announced has retired.
+    /// Drops the answers to channels that are not announced: no announcement is in progress, so
+    /// these channels have retired.
     pub(super) fn forget_unannounced(&self) {
         self.lock().session.forget_unannounced();
     }
@@ -177,8 +182,9 @@ impl Incoming {
         driven.session.channels().map(|(_, announcement)| self.source(announcement)).collect()
     }
 
-    /// Subscribers of these topics came or went. The port has the answers to the peer when this
-    /// returns, so that they leave before anything that the application publishes next.
+    /// Decides again who reads the channels of these topics, after subscribers joined or left. When
+    /// this returns, the port has the answers to the peer, so that they are sent before anything
+    /// that the application publishes next. Waits at most [`LONGEST_DECISION`] for other threads.
     pub(super) fn reconsider(&self, topics: Topics<'_>) {
         match topics {
             Topics::One(topic) => self.lock().session.reconsider_topic(topic, |_| true),
@@ -191,7 +197,7 @@ impl Incoming {
         self.settled.wait_while_for(&mut self.lock(), is_busy, LONGEST_DECISION);
     }
 
-    /// The port is open now: outputs may leave.
+    /// Sends the outputs that have waited for the port to open.
     pub(super) fn port_opened(&self) {
         self.drive();
         self.sources().iter().for_each(|source| self.fetch_for_others(&source.announcement));
@@ -226,13 +232,13 @@ impl Incoming {
         }
     }
 
-    /// What came on the open channels.
+    /// The counts of messages received on each open channel.
     pub(super) fn topic_stats(&self) -> Vec<TopicStats> {
         let channels = self.channels();
         channels.open.values().map(|channel| channel.received.read(&channel.source.announcement.topic)).collect()
     }
 
-    /// What came over the link.
+    /// The count of all messages received over the link.
     pub(super) fn received(&self) -> ReceiverCounts {
         let channels = self.channels();
         let mut sum = channels.received;
@@ -240,7 +246,7 @@ impl Incoming {
         sum
     }
 
-    /// A document came, over this link or another.
+    /// Informs the session that a document has arrived, over this link or another one.
     pub(super) fn document_arrived(&self, document: Id128) {
         self.lock().session.document_arrived(document);
         self.drive();
@@ -297,14 +303,15 @@ impl Incoming {
             return;
         }
         driven.wakes = Some(next);
-        // The port or the node may end with the last handle, which calls back here.
+        // Unlocks first: dropping the last handle of the port or the node below ends it, and that
+        // calls this link.
         drop(driven);
         if let Some(node) = self.host.upgrade().and_then(|host| host.node()) {
             node.timer.at(next, self.this.clone());
         }
     }
 
-    /// Gives the channel that was decided on, if the event is about that.
+    /// Handles an event. Returns the channel if the event was a decision, and this is complete.
     fn handle(&self, event: Event) -> Option<ChannelId> {
         match event {
             Event::Decide { channel, anew } => return self.decide(channel, anew).then_some(channel),
@@ -325,7 +332,7 @@ impl Incoming {
         gone.iter().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
     }
 
-    /// The counts of a channel that has closed stay in the sums of the link and of the node.
+    /// Adds the counts of a closed channel to the sums of the link and of the node.
     fn keep_counts(&self, channel: &Channel) {
         self.channels().received.add(channel.received);
         let node = self.host.upgrade().and_then(|host| host.node());
@@ -334,8 +341,8 @@ impl Incoming {
         }
     }
 
-    /// Asks for the documents of a channel that other peers may ask this node for, so that they are
-    /// here when the writer leaves.
+    /// If the port relays, requests the documents of a channel, so that this node can supply them
+    /// to other peers after the writer has left.
     fn fetch_for_others(&self, announcement: &Announcement) {
         let Some(host) = self.host.upgrade().filter(|host| host.relays()) else { return };
         for document in session::documents(announcement).into_iter().flatten() {
@@ -348,7 +355,8 @@ impl Incoming {
 
     // Deciding on a channel.
 
-    /// False if a document is missing: when it has come, the session asks once more.
+    /// Decides who reads a channel. Returns false if a document is missing; once it has arrived,
+    /// the session asks again.
     fn decide(&self, channel: ChannelId, anew: bool) -> bool {
         let Some(host) = self.host.upgrade() else { return true };
         let Some(node) = host.node() else { return true };
@@ -372,7 +380,7 @@ impl Incoming {
         }
         let lacks = |route: &Arc<dyn Route>| lacks_schema(&**route, &source, &offer);
         if routes.iter().any(lacks) && host.learn(&self.link, channel) {
-            // Those that do not need its type do not wait for it.
+            // Subscribers that do not need the channel's type do not wait for it.
             routes.retain(|route| !lacks(route));
             if routes.is_empty() {
                 return true;
@@ -411,11 +419,12 @@ impl Incoming {
                 },
             }
         }
-        // Whoever waits for a history asks again when it is known that a part cannot be read.
+        // History channels are decided again if a subscriber waits for a history, or if a part of a
+        // history has just turned out to be unreadable.
         let wants_history = slots.iter().any(|(_, slot)| slot.wants_history())
             || (!fresh.is_empty() && is_history(&source.announcement));
         self.settle(channel, slots, &refusals);
-        // Whoever hears of it finds it counted.
+        // Reported after `settle`, so that listeners see the refusals in the status already.
         fresh.iter().for_each(|(route, reason)| tell_mismatch(&node, &source, &**route, reason));
         if wants_history {
             self.lock().session.reconsider_topic(&source.announcement.topic, is_history);
@@ -423,7 +432,8 @@ impl Incoming {
         true
     }
 
-    /// It is decided who reads a channel, or the engine holds its messages until that can be.
+    /// Handles the end of a decision: the channel's readers are known, or the engine holds its
+    /// messages until they are. Reports the messages that the readers missed before.
     fn decided(&self, channel: ChannelId) {
         let Some(missed) = self.lock().undecided.remove(&channel) else { return };
         self.settled.notify_all();
@@ -433,8 +443,9 @@ impl Incoming {
         }
     }
 
-    /// Waits until it is decided who reads new channels, if another thread decides: the messages of
-    /// a writer that is no node's do not wait for the answer.
+    /// If another thread decides who reads new channels, waits for it, for at most
+    /// [`LONGEST_DECISION`]: a writer that is not a node sends its messages without waiting for the
+    /// answer.
     fn await_decisions(&self) {
         let here = thread::current().id();
         let is_left =
@@ -442,7 +453,7 @@ impl Incoming {
         self.settled.wait_while_for(&mut self.lock(), is_left, LONGEST_DECISION);
     }
 
-    /// The channel as it is now. `None` if it has closed.
+    /// Returns the state of a channel, and adds it if it is new. `None` if the channel has closed.
     fn open_channel(&self, channel: ChannelId, anew: bool) -> Option<(Source, Slots, Refused)> {
         let driven = self.lock();
         let announcement = driven.session.announcement(channel)?;
@@ -454,7 +465,8 @@ impl Incoming {
         Some((known.source.clone(), known.slots.clone(), known.refused.clone()))
     }
 
-    /// Gets ready to unpack the channel's payloads, or says why they cannot be unpacked.
+    /// Prepares the decompression of the channel's payloads. Fails with the reason if that is
+    /// impossible.
     fn unpacking(&self, channel: ChannelId, opening: &Opening<'_>) -> Result<(), String> {
         let compressor = &opening.source.announcement.compressor;
         let ready = self.channels().open.get(&channel).is_none_or(|known| known.unpacking.is_some());
@@ -504,11 +516,12 @@ impl Incoming {
         if let Some(host) = self.host.upgrade() {
             host.matches_changed();
         }
-        // Slots end without a lock: they report losses.
+        // Former slots are dropped without a lock, since they report losses.
         drop(before);
     }
 
-    /// Tells the subscribers of a channel whether its writer is alive, until that is what holds.
+    /// Reports to the subscribers of a channel whether its writer is alive. Repeats the report if
+    /// that changes meanwhile.
     #[cold]
     fn tell_life(&self, channel: ChannelId) {
         let mut told = None;
@@ -533,8 +546,7 @@ impl Incoming {
         }
     }
 
-    /// A message came that nobody reads. If it is not decided yet who reads its channel, those who
-    /// will have missed it.
+    /// Counts a message without readers as missed, if its channel's readers are not decided yet.
     #[cold]
     fn unread(&self, channel: ChannelId) {
         if self.is_foreign()
@@ -544,8 +556,8 @@ impl Incoming {
         }
     }
 
-    /// Counts a message, and says where it goes. `None`, and nothing is counted, if its channel is
-    /// not open or not fit.
+    /// Counts a message, and returns what its delivery needs. Returns `None` and counts nothing if
+    /// its channel is not open or `is_fit` returns false.
     #[inline]
     fn receive(&self, id: ChannelId, bytes: usize, is_fit: impl Fn(&Channel) -> bool) -> Option<Receiving> {
         let mut channels = self.channels();
@@ -593,8 +605,8 @@ impl Incoming {
         }
     }
 
-    /// Messages of one channel that came together. Most channels go to one subscriber, and nothing
-    /// has to be looked at between two messages.
+    /// Delivers messages of one channel that arrived together. Most channels have one subscriber,
+    /// and need no checks between two messages.
     #[inline]
     fn pass_together(&self, messages: &[(Envelope<'_>, &[u8])]) {
         match self.only_slot(messages) {
@@ -603,8 +615,8 @@ impl Incoming {
         }
     }
 
-    /// Counts the messages, and gives the only subscriber that they go to. `None`, and nothing is
-    /// counted, if [`Incoming::pass`] has to look at each of them.
+    /// Counts the messages, and returns the only subscriber's slot. Returns `None` and counts
+    /// nothing if [`Incoming::pass`] has to check each message.
     fn only_slot(&self, messages: &[(Envelope<'_>, &[u8])]) -> Option<Slots> {
         let (first, _) = messages.first().filter(|_| !self.rights.are_metered())?;
         let mut channels = self.channels();
@@ -620,7 +632,7 @@ impl Incoming {
         Some(channel.slots.clone())
     }
 
-    /// Subscribers of the channel's topic want a history, or want it no more.
+    /// Decides again on the topic's history channels: a subscriber has begun or ceased to want one.
     #[cold]
     fn reconsider_history(&self, channel: ChannelId) {
         {
@@ -636,7 +648,8 @@ impl Incoming {
         self.host.upgrade().is_some_and(|host| !host.is_closing())
     }
 
-    /// Requests a key frame, unless that was done just now; or notes that none is missing any more.
+    /// If a key frame is `wanted`, requests it, unless that was done just now. Otherwise records
+    /// that none is missing any more.
     #[cold]
     fn request_key(&self, channel: ChannelId, wanted: bool) {
         let due = {
@@ -657,7 +670,7 @@ impl Incoming {
         }
     }
 
-    /// Whether the link stands for writers that are no nodes and send before they are answered.
+    /// Whether the link stands for writers that are not nodes. They send before they are answered.
     fn is_foreign(&self) -> bool {
         self.link.peer.node.is_zero()
     }
@@ -788,13 +801,13 @@ impl LinkSink for Incoming {
             driven.session.handle_retire(channel);
             driven.undecided.remove(&channel);
         }
-        // At once, even while another thread handles events.
+        // Closes the channel at once, even while another thread handles events.
         self.close(channel);
         self.drive();
     }
 
-    /// Works while the node closes, as long as the port is open: subscribers may need the document
-    /// for the last messages.
+    /// Also works while the node closes, as long as the port is open: subscribers may need the
+    /// document for the last messages.
     fn wanted(&self, document: Id128) {
         self.lock().session.handle_want(document);
         self.send();
@@ -873,7 +886,7 @@ fn tell_mismatch(node: &Inner, source: &Source, route: &dyn Route, reason: &str)
     });
 }
 
-/// The answer to the peer about a channel that is not taken.
+/// Returns the reason that the peer gets for a channel that exceeds a limit.
 fn refusal(exceeded: session::Exceeded) -> String {
     match exceeded {
         session::Exceeded::Bytes { used, bytes, limit } => Exceeded::Announcements { used, bytes, limit }.to_string(),

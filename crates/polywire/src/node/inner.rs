@@ -1,5 +1,6 @@
 //! The state that everything on a node shares: its identity, configuration, tables, limits,
-//! documents, decoders, events and timer. It knows no port, publisher or subscriber.
+//! documents, decoders, events and timer. It holds no ports, and knows publishers and subscribers
+//! only as [`Reload`].
 
 use std::{
     sync::{Arc, Weak},
@@ -32,10 +33,11 @@ use crate::{
     wire::WireError,
 };
 
-/// The shared part of a node. Ports hold it weakly, so it goes with the node's last clone.
+/// The shared state of a node. Ports hold weak references to it, so it is dropped with the node's
+/// last clone.
 pub(crate) struct Inner {
     pub(crate) hello: Hello,
-    /// Replaced as a whole when it is reloaded.
+    /// The configuration. A reload replaces it as a whole.
     pub(super) config: RwLock<Arc<Config>>,
     /// The settings of ports, which a reload does not change.
     pub(super) engine: EngineOptions,
@@ -47,17 +49,17 @@ pub(crate) struct Inner {
     pub(crate) events: Hub,
     pub(crate) timer: Timer,
     pub(crate) answered: Arc<Answered>,
-    /// Publishers and subscribers.
+    /// The publishers and subscribers that a reload of the configuration moves.
     pub(super) users: Mutex<Vec<Weak<dyn Reload>>>,
     pub(super) session: SessionSettings,
-    /// Who may do what.
+    /// The access rules.
     pub(super) gate: Gate,
-    /// What tools call the node.
+    /// The name that tools show for the node.
     pub(super) name: String,
     pub(super) started: Instant,
     /// Wakes the thread that publishes the built-in topics.
     pub(super) signal: Arc<Signal>,
-    /// What publishers count, and what has gone.
+    /// The counts of publishers, and of subscribers and channels that have ended.
     pub(crate) totals: Totals,
 }
 
@@ -69,7 +71,7 @@ pub(super) struct SessionSettings {
     pub(super) budget: session::Budget,
 }
 
-/// For links that come while the node closes: they may announce nothing.
+/// The settings for links that open while the node closes: their peers may announce nothing.
 impl Default for SessionSettings {
     fn default() -> Self {
         SessionSettings { limits: session::Limits::default(), budget: session::Budget::new(0) }
@@ -88,7 +90,7 @@ impl Inner {
         self.config.read().clone()
     }
 
-    /// A publisher or subscriber wants to know of another configuration.
+    /// Adds a publisher or subscriber that a reload of the configuration moves.
     pub(crate) fn add_user(&self, user: Weak<dyn Reload>) {
         let mut users = self.users.lock();
         if users.len().is_power_of_two() {
@@ -101,18 +103,19 @@ impl Inner {
         self.users.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Who may do what.
+    /// The access rules.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// The codec that a wire asks for.
+    /// Returns the codec that a wire names.
     pub(crate) fn codec(&self, name: &str, options: &str) -> Result<Chosen, NodeError> {
         let (codec, options) = self.listed_codec(name, options)?;
         Chosen::of_wire(codec, options)
     }
 
-    /// The codec that a writer has announced. `document` configures it and was fetched before.
+    /// Returns the codec that a writer has announced. `document` configures the codec, and must
+    /// have been fetched before.
     pub(crate) fn announced_codec(
         &self,
         name: &str,
@@ -151,8 +154,8 @@ impl Inner {
         })
     }
 
-    /// Decompresses the payloads of a writer that announced this compressor. `None` if it announced
-    /// none. Fails if the compressor or its dictionary is unknown here.
+    /// Prepares the decompression of the payloads of a writer. `None` if the writer announced no
+    /// compressor. Fails if the compressor or its dictionary is unknown here.
     pub(super) fn unpacking(&self, announced: &str) -> Result<Option<Unpacking>, String> {
         let Some(name) = packing::compressor_name(announced) else { return Ok(None) };
         let compressor = self.compressor(name).map_err(|error| error.to_string())?;
@@ -160,7 +163,7 @@ impl Inner {
         Unpacking::of(compressor, announced, document, self.engine.limits.frame_bytes).map(Some)
     }
 
-    /// Hands an event to those who listen, and to the log.
+    /// Reports an event to its listeners and to the log.
     pub(crate) fn tell(&self, event: &NodeEvent) {
         self.events.tell(event);
     }

@@ -11,8 +11,9 @@ use crate::engine::LinkId;
 /// is refused with an [`Exceeded`].
 ///
 /// A decoder's size depends on the writer's type. The size of a type is counted in *members*: its
-/// own and those of all types inside it, once for each place where they occur. A type of 32 kB on
-/// the wire may have 65,536 of them, and a decoder of that many takes a hundred megabytes.
+/// own members and the members of all types inside it, once for each place where they occur. A type
+/// of 32 kB on the wire may have 65,536 members, and a decoder for that many members takes a
+/// hundred megabytes.
 ///
 /// ```
 /// use polywire::{Node, NodeLimits};
@@ -110,9 +111,9 @@ pub enum Exceeded {
     },
 }
 
-/// Members of a type and of the types inside it, once for each place where they occur. The size of
-/// a program for the type grows with this number. A type that contains itself counts once there,
-/// since programs call themselves for it.
+/// Counts the members of a type and of the types inside it, once for each place where they occur.
+/// The size of a program for the type grows with this number. An occurrence of a type inside itself
+/// counts as one member, since the program calls itself recursively there.
 pub(crate) fn members(schema: &Schema) -> u64 {
     of_type(schema, schema.root(), &mut BTreeMap::new())
 }

@@ -102,28 +102,28 @@ use crate::{
 #[derive(Clone)]
 pub struct Node(Arc<Opened>);
 
-/// A node's ports, and the state that everything on it shares. The ports close after the last clone
-/// of the node has gone: fields are dropped in this order.
+/// A node's ports, and the state that everything on it shares. The ports close when the last clone
+/// of the node is dropped. Fields are dropped in this order.
 struct Opened {
     inner: Arc<Inner>,
     ports: Arc<Ports>,
     metrics: Mutex<Option<MetricsServer>>,
-    /// Told when a port opens.
+    /// Notified when a port opens.
     watchers: Mutex<Vec<Weak<dyn PortWatcher>>>,
     /// Held while the configuration is replaced.
     reloading: Mutex<()>,
 }
 
-/// Something that wants to know which ports a node has.
+/// An object that is notified of the ports of a node.
 pub(crate) trait PortWatcher: Send + Sync {
-    /// A port was opened.
+    /// Reports a port that is open.
     fn opened(&self, node: &Node, entry: &Arc<PortEntry>);
 }
 
 /// A wire, and the port of its endpoint.
 #[derive(Clone)]
 pub(crate) struct Place {
-    /// Completed by configuration and defaults.
+    /// The wire, completed by the configuration and the defaults.
     pub(crate) wire: Wire,
     pub(crate) entry: Arc<PortEntry>,
 }
@@ -163,7 +163,7 @@ pub struct NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// Sets wires and policies.
+    /// Sets the configuration: wires and policies.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
@@ -175,9 +175,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets what tools call the node, in place of what `[node] name` of the configuration says, or
-    /// else of the program's name and the process's number, as in `hall-4711`. Names need not be
-    /// unique. Control characters are left out, and what is longer than 255 bytes is cut.
+    /// Sets the name that tools show for the node. The default is `[node] name` of the
+    /// configuration or, without that, the program's name and the process id, as in `hall-4711`.
+    /// Names need not be unique. Control characters are removed, and the name is cut to 255 bytes.
     ///
     /// ```
     /// use polywire::{Config, Node};
@@ -288,12 +288,12 @@ impl Node {
         Ok(self.port(&endpoint.parse()?)?.port().endpoint())
     }
 
-    /// The node's events from now on.
+    /// Returns the node's events from now on.
     pub fn events(&self) -> Events {
         self.0.inner.events.listen(false)
     }
 
-    /// The node's events from now on, and once a second what it counts.
+    /// Returns the node's events from now on, and its counts once a second.
     ///
     /// ```
     /// use polywire::{Node, NodeEvent};
@@ -318,10 +318,11 @@ impl Node {
         events
     }
 
-    /// Publishes several messages, of any topics, that leave together: over byte streams such as
-    /// TCP, those for a peer are written at once when `publish` returns, which takes fewer packets
-    /// than writing each of them. What other threads publish meanwhile waits as well, so `publish`
-    /// should only publish. Much at once, and messages of other engines, leave earlier.
+    /// Sends the messages that `publish` publishes, on any topics, together. Over byte streams such
+    /// as TCP, the messages for a peer are written in one piece when `publish` returns, which takes
+    /// fewer packets than writing each message. Messages that other threads publish meanwhile wait
+    /// as well, so `publish` should only publish. Large amounts of data, and messages over other
+    /// engines, are sent earlier.
     ///
     /// ```
     /// use polywire::Node;
@@ -336,7 +337,7 @@ impl Node {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn together<R>(&self, publish: impl FnOnce() -> R) -> R {
-        /// Ends it also after a panic.
+        /// Ends the gathering also after a panic.
         struct Gathering(Vec<Arc<PortEntry>>);
 
         impl Drop for Gathering {
@@ -345,17 +346,17 @@ impl Node {
             }
         }
 
-        // Ports that are opened meanwhile have no part in it.
+        // Ports that are opened meanwhile do not gather.
         let ports = Gathering(self.ports().to_vec());
         ports.0.iter().for_each(|entry| entry.port().gather(true));
         publish()
     }
 
-    /// Waits until everything published has left for the peers present. False if that takes longer
-    /// than `timeout`.
+    /// Waits until all published messages have left this node for the peers present. Returns false
+    /// if that takes longer than `timeout`.
     pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        // Flushes every port, even after one was late.
+        // Flushes every port, even after one has timed out.
         self.ports().iter().filter(|port| !port.flush(deadline)).count() == 0
     }
 
@@ -376,8 +377,8 @@ impl Node {
         self.0.inner.config()
     }
 
-    /// Whether anybody may send the node to an endpoint (`ENGINE/ADDRESS`): a pattern of
-    /// [`Config::follow`] fits it.
+    /// Whether any peer may redirect the node to an endpoint (`ENGINE/ADDRESS`): the endpoint
+    /// matches a pattern of [`Config::follow`].
     ///
     /// ```
     /// use polywire::{Config, Node};
@@ -395,7 +396,7 @@ impl Node {
         self.ports().iter().map(|port| port.port().links().len()).sum()
     }
 
-    /// How often the rules of [`Access`](crate::access::Access) denied a peer something.
+    /// How often the rules of [`Access`](crate::access::Access) denied an action of a peer.
     ///
     /// ```
     /// use polywire::{Config, Node};
@@ -429,10 +430,10 @@ impl Node {
     }
 
     /// The subscribers of programs that are not Polywire nodes, by program, on the ports opened
-    /// here: for engines whose medium says so, as `dds` does, and `zenoh` with topics of ROS 2. The
-    /// id and the name are those of the program on the medium. What a subscriber reads and refuses
-    /// is concluded from its type's name and its quality of service; publishers about which this
-    /// says nothing are in neither list.
+    /// here. Only engines whose medium reports them have any: `dds`, and `zenoh` with ROS 2 topics.
+    /// The id and the name are those of the program on the medium. The publishers that a subscriber
+    /// reads and refuses are inferred from its type's name and its quality of service; publishers
+    /// for which this is inconclusive are in neither list.
     ///
     /// ```
     /// let node = polywire::Node::new();
@@ -448,21 +449,21 @@ impl Node {
     }
 
     /// Replaces the configuration while the node runs. Publishers and subscribers whose wire comes
-    /// from it go to the endpoints that it has now: publishers move as by
-    /// [`PublisherOf::set_wires`](crate::PublisherOf::set_wires), and subscribers also stay where
-    /// they were until they are closed. Queues and quality of service hold for those that are
-    /// opened from now on.
+    /// from the configuration use the new endpoints: publishers move as by
+    /// [`PublisherOf::set_wires`](crate::PublisherOf::set_wires), and subscribers also keep their
+    /// former endpoints until they are closed. The settings of queues and quality of service apply
+    /// to publishers and subscribers that are opened from now on.
     ///
-    /// If the rules of access ([`Config::access`]) change for a peer, its links end in good order,
-    /// and begin anew under the new rules when it comes back. That may take as long as
-    /// [`EngineOptions::linger`](crate::engine::EngineOptions::linger); what the peer sends
-    /// meanwhile may be lost, and its subscribers and publishers count it.
+    /// If the access rules ([`Config::access`]) change for a peer, its links end in good order.
+    /// When the peer reconnects, the new rules apply. That may take as long as
+    /// [`EngineOptions::linger`](crate::engine::EngineOptions::linger). Messages that the peer
+    /// sends meanwhile may be lost; its subscribers and publishers count them.
     ///
     /// Returns the keys and sections that have changed ([`Config::differences`]). Fails with
-    /// [`NodeError::Restart`] if `[engine]`, `[identity]`, `node.name` or `node.metrics` differ,
-    /// and if there are rules of access now and an endpoint is open whose engine does not tell
-    /// peers apart; nothing has changed then. A publisher or subscriber that cannot move stays
-    /// where it is; the first error is returned after all have tried.
+    /// [`NodeError::Restart`] if `[engine]`, `[identity]`, `node.name` or `node.metrics` differ.
+    /// Also fails if the new configuration has access rules and an endpoint is open whose engine
+    /// does not distinguish peers. In both cases, nothing has changed. A publisher or subscriber
+    /// that cannot move keeps its endpoints; the first error is returned after all have tried.
     ///
     /// ```
     /// use polywire::{Config, Node};
@@ -485,7 +486,7 @@ impl Node {
             return Err(NodeError::Restart(fixed));
         }
         {
-            // No port opens meanwhile.
+            // The lock prevents ports from being opened meanwhile.
             let ports = self.0.ports.lock();
             if config.access.is_some() {
                 ports.values().try_for_each(|port| port.check_access())?;
@@ -495,38 +496,38 @@ impl Node {
         *inner.config.write() = Arc::new(config);
         self.ports().iter().for_each(|port| port.apply_access(&inner.gate));
         let results = inner.users().into_iter().map(|user| user.reload(self));
-        // All of them, even after one has failed.
+        // Reloads all publishers and subscribers, even after one has failed.
         let results: Vec<Result<(), NodeError>> = results.collect();
         results.into_iter().collect::<Result<(), _>>().map(|()| changed)
     }
 
-    /// Closes all ports. Publishing is an error after that, and subscribers end after what they
-    /// have received.
+    /// Closes all ports. After that, publishing fails, and subscribers end after the messages that
+    /// they have already received.
     pub fn close(&self) {
         self.0.ports.close();
         self.0.inner.events.end();
     }
 
-    /// The node as it introduces itself.
+    /// The id and incarnation with which the node introduces itself to peers.
     pub fn hello(&self) -> Hello {
         self.0.inner.hello
     }
 
-    /// What tools call the node: see [`NodeBuilder::name`].
+    /// The name that tools show for the node: see [`NodeBuilder::name`].
     pub fn name(&self) -> &str {
         &self.0.inner.name
     }
 
-    /// What the node has counted so far. Takes the locks that publishers and links take, each for a
-    /// moment. [`stats`](crate::stats) has an example.
+    /// Returns the node's counts so far. Takes each of the locks that publishers and links take,
+    /// for a moment. [`stats`](crate::stats) has an example.
     pub fn stats(&self) -> NodeStats {
         builtin::count(&self.0.inner, &self.ports())
     }
 
-    /// Serves the node's counts to Prometheus over HTTP, at `/metrics`, until the node is gone or
-    /// this is called again. The address must be one of this machine alone. Returns it with the
-    /// port number that the system chose. `[node] metrics` of the configuration does the same when
-    /// the node opens its first port.
+    /// Serves the node's counts to Prometheus over HTTP, at `/metrics`, until the node is dropped
+    /// or this is called again. The address must be a loopback address. Returns the address with
+    /// the port number that the system chose. `[node] metrics` of the configuration does the same
+    /// when the node opens its first port.
     ///
     /// ```
     /// use std::{io::{Read, Write}, net::TcpStream};
@@ -556,7 +557,7 @@ impl Node {
         Ok(metrics.insert(served).address())
     }
 
-    /// Tells a watcher of all ports, present and future.
+    /// Notifies a watcher of all ports, present and future.
     pub(crate) fn watch(&self, watcher: &Arc<impl PortWatcher + 'static>) {
         let weak: Weak<dyn PortWatcher> = Arc::<_>::downgrade(&(watcher.clone() as Arc<dyn PortWatcher>));
         self.0.watchers.lock().push(weak);
@@ -571,8 +572,8 @@ impl Node {
         each_once(&self.0.ports.lock())
     }
 
-    /// The wires of a topic that code gives `given` for, and the ports of their endpoints, which
-    /// are opened if need be. At least one.
+    /// Returns the wires of a topic, of which code has set `given`, with the ports of their
+    /// endpoints. Opens ports if necessary. Returns at least one place.
     pub(crate) fn places_for(&self, topic: &str, given: &[Wire]) -> Result<Vec<Place>, NodeError> {
         let wires = self.config().wires_for(topic, given);
         if wires.is_empty() {
@@ -581,7 +582,7 @@ impl Node {
         self.places_of(&wires)
     }
 
-    /// Adds the place of one more wire, which is completed by the first.
+    /// Adds the place of one more wire. The first wire completes the new one.
     pub(crate) fn and_place(&self, places: Vec<Place>, wire: &str) -> Result<Vec<Place>, NodeError> {
         let present: Vec<Wire> = places.iter().map(|place| place.wire.clone()).collect();
         let mut more = wire::complete(&[wire.parse()?], present.get(..1).unwrap_or_default());
@@ -589,7 +590,8 @@ impl Node {
         self.places_of(&more)
     }
 
-    /// The ports of these wires. Two wires at the same endpoint must be alike, and count once.
+    /// Returns the places of these wires. Two wires at the same endpoint must have the same format,
+    /// and count once.
     pub(crate) fn places_of(&self, wires: &[Wire]) -> Result<Vec<Place>, NodeError> {
         let mut places: Vec<Place> = Vec::new();
         for wire in wires {
@@ -608,7 +610,7 @@ impl Node {
         Ok(places)
     }
 
-    /// The port of an endpoint, which is opened if need be.
+    /// Returns the port of an endpoint. Opens the port if necessary.
     pub(crate) fn port(&self, endpoint: &Endpoint) -> Result<Arc<PortEntry>, NodeError> {
         let (entry, is_new) = self.port_or_open(endpoint)?;
         if is_new {
@@ -640,14 +642,16 @@ impl Node {
         let local = Local { hello: inner.hello, name: inner.name.clone(), options: inner.engine.clone() };
         let entry = PortEntry::open(inner, *engine, &address, &local)?;
         ports.insert(name, entry.clone());
-        // Also under its real address, so that a port that the system chose can be named.
+        // Also stored under its actual address, so that a port number chosen by the system can be
+        // used.
         ports.entry(entry.port().endpoint()).or_insert_with(|| entry.clone());
         Ok((entry, true))
     }
 }
 
 impl Drop for Opened {
-    /// Before the parts go: the thread of the built-in topics holds them while it works.
+    /// Ends the thread of the built-in topics before the fields are dropped: the thread holds them
+    /// while it works.
     fn drop(&mut self) {
         self.inner.signal.stop();
         self.ports.close();
@@ -666,19 +670,19 @@ impl Ports {
     }
 }
 
-/// What tools call a node that has no name.
+/// The name that tools show for a node without a configured name.
 fn default_name() -> String {
     format!("{}-{}", program(), std::process::id())
 }
 
-/// A name as it may be shown.
+/// Removes control characters from a name, and cuts it to [`NODE_NAME`] bytes.
 fn shown(name: &str) -> String {
     let mut shown: String = name.chars().filter(|c| !c.is_control()).collect();
     shown.truncate(shown.floor_char_boundary(NODE_NAME));
     shown
 }
 
-/// Each port once. A port may be in the map under two names.
+/// Returns each port once. A port may be in the map under two names.
 fn each_once(ports: &BTreeMap<String, Arc<PortEntry>>) -> Vec<Arc<PortEntry>> {
     let mut once: Vec<Arc<PortEntry>> = Vec::new();
     for port in ports.values() {

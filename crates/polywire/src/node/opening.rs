@@ -1,4 +1,4 @@
-//! What subscribers need to know of a channel of a peer when they begin to read it.
+//! The information about a peer's channel that subscribers need to open it.
 
 use std::sync::Arc;
 
@@ -15,13 +15,14 @@ use super::{
 };
 use crate::engine::Properties;
 
-/// Whether a subscriber needs the schema of a channel that announces the hash of ROS 2 alone.
+/// Whether a subscriber needs the schema of a channel that announces only the ROS 2 hash of its
+/// type.
 pub(super) fn lacks_schema(route: &dyn Route, source: &Source, offer: &Result<Offer, OfferError>) -> bool {
     let told = offer.as_ref().ok().and_then(|offer| offer.ros_type);
     source.announcement.schema.is_zero() && told.is_some_and(|told| route.lacks(told))
 }
 
-/// The first document that these subscribers need and the node does not have.
+/// Returns the first document that these subscribers need and the node does not have.
 pub(super) fn missing(node: &Inner, announced: &Announcement, routes: &[Arc<dyn Route>]) -> Option<Id128> {
     let [schema, dictionary, configuration] = session::documents(announced);
     let needs_schema = routes.iter().any(|route| route.needs_schema());
@@ -37,9 +38,9 @@ pub(super) struct Opening<'a> {
     pub(super) source: &'a Source,
     pub(super) medium: Properties,
     pub(super) offer: &'a Result<Offer, OfferError>,
-    /// The writer's. `None` if no subscriber needs it, or it is not here.
+    /// The writer's schema. `None` if no subscriber needs it, or the node does not have it.
     pub(super) schema: Option<&'a Result<Schema, String>>,
-    /// Why a document that the channel needs will not come.
+    /// Why a document that the channel needs could not be fetched.
     pub(super) unfetched: Option<&'a String>,
 }
 
@@ -61,7 +62,7 @@ impl Opening<'_> {
         }
     }
 
-    /// The document that configures the codec is here, or none does.
+    /// Whether the node has the document that configures the codec, or the codec needs none.
     fn is_configured(&self) -> bool {
         self.source.announcement.configuration.is_none_or(|id| self.node.documents.has(id))
     }

@@ -1,5 +1,5 @@
-//! A port of the node, with the publishers, subscribers and links that use it. It knows its links
-//! ([`Incoming`]); they know it as their [`Host`].
+//! A port of the node, with the publishers, subscribers and links that use it. The port calls its
+//! links as [`Incoming`]; the links call the port as their [`Host`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,26 +44,26 @@ use crate::{
 /// A port, the subscribers on it, and its links.
 pub(crate) struct PortEntry {
     node: Weak<Inner>,
-    /// The node's documents. Peers may ask for them as long as the port is there.
+    /// The node's documents. Peers may ask for them as long as the port exists.
     documents: Arc<Documents>,
     session: SessionSettings,
     engine: &'static dyn Engine,
     endpoint: String,
-    /// Publishing is over.
+    /// Whether the port is closed for publishing.
     closed: AtomicBool,
     /// The engine is reliable and ordered, and full queues block instead of dropping: as long as
     /// peers take messages, none is lost.
     keeps_all: bool,
     port: OnceLock<Arc<dyn Port>>,
-    /// The link from publishers here to subscribers here.
+    /// The link from this node's publishers to this node's subscribers.
     own: LinkId,
     pub(super) routes: Mutex<Routes>,
     pub(super) links: Mutex<BTreeMap<LinkId, Arc<Incoming>>>,
     pub(super) answers: Mutex<AllAnswers>,
     answered: Arc<Answered>,
-    /// Somebody here or elsewhere has asked for the built-in topics.
+    /// Whether this node or a peer has asked for the built-in topics.
     asked: AtomicBool,
-    /// This node has asked its peers for them.
+    /// Whether this node has asked its peers for the built-in topics.
     asks: AtomicBool,
 }
 
@@ -71,9 +71,10 @@ pub(crate) struct PortEntry {
 #[derive(Default)]
 pub(super) struct AllAnswers {
     pub(super) by_channel: BTreeMap<ChannelId, Answers>,
-    /// The newest channel.
+    /// The newest announced channel.
     last: ChannelId,
-    /// Announcements under way. Answers may come before [`PortEntry::announce`] knows the id.
+    /// The number of announcements in progress. Answers may arrive before [`PortEntry::announce`]
+    /// knows the channel's id.
     announcing: usize,
     /// Entries without a topic: their channels have retired or are just being announced.
     unknown: BTreeSet<ChannelId>,
@@ -91,8 +92,8 @@ impl AllAnswers {
         Some(self.by_channel.entry(channel).or_default())
     }
 
-    /// An announcement has ended. After the last one, entries without a topic belong to retired
-    /// channels. True if there were such.
+    /// Records the end of an announcement. After the last one, entries without a topic belong to
+    /// retired channels and are removed. Returns true if there were any.
     fn announced(&mut self) -> bool {
         self.announcing -= 1;
         if self.announcing > 0 || self.unknown.is_empty() {
@@ -115,12 +116,13 @@ pub(super) struct Answers {
     pub(super) by_link: BTreeMap<LinkId, (Id128, Answer)>,
     /// The requests for key frames.
     requests: Requests,
-    /// The history that the channel brings; a request for a key frame is one for it.
+    /// The history that the channel carries. On such a channel, a request for a key frame is a
+    /// request for the history.
     history: Option<Weak<dyn Replay>>,
     watcher: Option<Weak<dyn Watcher>>,
     pub(super) refusing: Refusing,
     refusals: Recent<Refusal>,
-    /// Refusals that came before the topic was known: peer and reason.
+    /// Refusals that arrived before the topic was known: peer and reason.
     early: Vec<(String, String)>,
 }
 
@@ -161,13 +163,14 @@ impl PortEntry {
         Ok(entry)
     }
 
-    /// Peers may call while the engine still opens the port; they wait for it.
+    /// Returns the port. Waits while the engine still opens it: peers may call before that.
     #[inline]
     pub(crate) fn port(&self) -> &Arc<dyn Port> {
         self.port.get().unwrap_or_else(|| self.port.wait())
     }
 
-    /// Whether this is the port of an endpoint, as it was opened or as it is bound.
+    /// Whether this is the port of an endpoint, by the address that was opened or the one that is
+    /// bound.
     pub(crate) fn is_at(&self, endpoint: &Endpoint) -> bool {
         let name = format!("{}/{}", endpoint.engine, self.engine.complete(&endpoint.address));
         name == self.endpoint || name == self.port().endpoint()
@@ -183,12 +186,13 @@ impl PortEntry {
         }
     }
 
-    /// Fails if no rules can apply here, because the engine does not tell peers apart.
+    /// Fails if access rules cannot apply to this port, because its engine does not distinguish
+    /// peers.
     pub(super) fn check_access(&self) -> Result<(), EngineError> {
         check_access(self.engine, &self.endpoint)
     }
 
-    /// The rules have changed: ends the links whose peers may do something else now.
+    /// Applies changed access rules: ends the links of peers that have other rights now.
     pub(super) fn apply_access(&self, gate: &Gate) {
         let links = self.links.lock();
         let changed = links.iter().filter(|(_, link)| link.has_other_rights(gate)).map(|(id, _)| *id);
@@ -209,7 +213,7 @@ impl PortEntry {
         let this: Arc<dyn Host> = self.clone();
         let answers = self.answers.lock();
         let mut links = self.links.lock();
-        // Under the lock: rules that are replaced from now on find the link.
+        // Read under the lock: rules that are replaced from now on are applied to the link.
         let rights = self.node().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
         let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session, rights);
         for (channel, known) in &answers.by_channel {
@@ -217,7 +221,7 @@ impl PortEntry {
                 incoming.announce(*channel, *start, announcement);
             }
         }
-        // Under the same lock: `announce` announces to the links in the list.
+        // Inserted under the same lock, since `announce` announces to the links in the list.
         links.insert(info.id, incoming.clone());
         drop((links, answers));
         self.changed();
@@ -256,8 +260,8 @@ impl PortEntry {
         Ok(channel)
     }
 
-    /// Forgets answers to channels that nobody has announced, unless another announcement may still
-    /// name them.
+    /// Records the end of an announcement. Drops answers to channels that are not announced, unless
+    /// another announcement in progress may still get their ids.
     fn end_announcing(&self, answers: &mut AllAnswers) {
         if answers.announced() {
             self.links.lock().values().for_each(|link| link.forget_unannounced());
@@ -269,7 +273,7 @@ impl PortEntry {
         self.answers.lock().by_channel.get(&channel).map(|known| known.requests.clone()).unwrap_or_default()
     }
 
-    /// The channel brings this history. Serves requests that came before.
+    /// Sets the history that the channel carries. Serves requests that arrived before.
     pub(crate) fn serve_history(&self, channel: ChannelId, history: Weak<dyn Replay>) {
         let known = self.answers.lock().by_channel.get_mut(&channel).map(|known| known.history = Some(history.clone()));
         if let (Some(()), Some(history)) = (known, history.upgrade()) {
@@ -277,21 +281,22 @@ impl PortEntry {
         }
     }
 
-    /// Tells of later answers to a channel of this node.
+    /// Notifies `watcher` of later answers to a channel of this node.
     pub(crate) fn watch_answers(&self, channel: ChannelId, watcher: Weak<dyn Watcher>) {
         if let Some(known) = self.answers.lock().by_channel.get_mut(&channel) {
             known.watcher = Some(watcher);
         }
     }
 
-    /// Why the peer on a link does not take a channel of this node at all. `None` if it may.
+    /// Returns why no subscriber of the peer on a link can read a channel of this node. `None` if
+    /// the peer has not refused the channel.
     pub(crate) fn refusal(&self, channel: ChannelId, link: LinkId) -> Option<String> {
         let answers = self.answers.lock();
         let (_, answer) = answers.by_channel.get(&channel)?.by_link.get(&link)?;
         answer.reason().filter(|_| !answer.accepts()).map(String::from)
     }
 
-    /// Whether the peer on a link has said that it takes a channel of this node.
+    /// Whether the peer on a link has accepted a channel of this node.
     pub(crate) fn is_taken(&self, channel: ChannelId, link: LinkId) -> bool {
         let answers = self.answers.lock();
         let answer = answers.by_channel.get(&channel).and_then(|known| known.by_link.get(&link));
@@ -337,7 +342,7 @@ impl PortEntry {
         self.port().commit(envelope, loan)
     }
 
-    /// Sends a payload that is here already.
+    /// Sends a payload that is not in a loan.
     pub(crate) fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<Sent, EngineError> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(EngineError::Closed);
@@ -358,7 +363,7 @@ impl PortEntry {
         self.port().send_all(messages, sent)
     }
 
-    /// Lets engines that have no thread deliver on this one. The caller holds no lock.
+    /// Lets an engine without threads deliver on this thread. The caller must hold no lock.
     #[inline]
     pub(crate) fn settle(&self) {
         self.port().settle();
@@ -382,7 +387,7 @@ impl PortEntry {
         accepts.map(|(node, answer)| (*node, answer.subscribers() as usize)).collect()
     }
 
-    /// The announcement of a channel of this node, and where it begins.
+    /// The announcement of a channel of this node. `None` if the channel has retired.
     pub(crate) fn announced(&self, channel: ChannelId) -> Option<Arc<Announcement>> {
         let answers = self.answers.lock();
         answers.by_channel.get(&channel)?.offered.as_ref().map(|(_, announcement)| announcement.clone())
@@ -413,12 +418,12 @@ impl PortEntry {
             let incarnation = self.node().map_or(0, |node| node.hello.incarnation);
             let announcement =
                 Announcement { topic: INTEREST.into(), writer: random_id(), incarnation, ..Announcement::default() };
-            // On a closed port there is nobody to ask.
+            // The error is ignored: a closed port has no peers.
             let _ = self.announce(&announcement, Start::default());
         }
     }
 
-    /// Whether somebody has asked for the built-in topics.
+    /// Whether this node or a peer has asked for the built-in topics.
     pub(super) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
@@ -444,7 +449,7 @@ impl PortEntry {
         links.iter().for_each(|link| link.add_matches(route, matches));
     }
 
-    /// Has the subscribers decide anew on the channels of a topic.
+    /// Decides again which subscribers read the channels of a topic.
     pub(crate) fn reconsider_topic(&self, topic: &str) {
         let links: Vec<_> = self.links.lock().values().cloned().collect();
         links.iter().for_each(|link| link.reconsider(Topics::One(topic)));
@@ -457,7 +462,7 @@ impl PortEntry {
         links.iter().for_each(|link| link.reconsider(topics));
     }
 
-    /// Tools may want to know.
+    /// Reports a change of what the built-in topics describe.
     fn changed(&self) {
         if let Some(node) = self.node() {
             node.signal.changed();
@@ -483,7 +488,7 @@ impl Host for PortEntry {
     }
 
     fn routes(&self, topic: &str) -> Vec<Arc<dyn Route>> {
-        // Without the lock: routes of patterns may make one for the topic.
+        // Called without the lock, since the route of a pattern may make a part for the topic.
         let routes = self.routes.lock().near(topic);
         routes.iter().filter_map(|route| route.of_topic(topic)).collect()
     }
@@ -506,7 +511,7 @@ impl Host for PortEntry {
 
     fn send(&self, link: &LinkInfo, output: Output) {
         match output {
-            // The port announces to all peers, and retires, by itself.
+            // The port itself announces channels to all peers, and retires them.
             Output::Announce { .. } | Output::Retire { .. } => {}
             Output::Answer { channel, answer } => self.port().answer(link.id, channel, answer),
             Output::Want { document } => self.port().want(link.id, document),
@@ -612,7 +617,7 @@ fn keeps_all(engine: &dyn Engine, local: &Local) -> bool {
     properties.reliable && properties.ordered && matches!(local.options.overflow, Overflow::Block { .. })
 }
 
-/// The engine's way to the node. It does not keep the node alive.
+/// The engine's interface to the node. It does not keep the node alive.
 struct PortSink(Weak<PortEntry>);
 
 impl Sink for PortSink {

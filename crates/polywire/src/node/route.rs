@@ -1,5 +1,5 @@
-//! The traits by which the links of a port and a subscriber call each other, and [`Source`], which
-//! says where a message comes from.
+//! The traits through which the links of a port call subscribers and publishers, and [`Source`],
+//! the origin of a message.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,35 +17,36 @@ use crate::{
     stats::TopicStats,
 };
 
-/// A subscriber, as links see it.
+/// The interface through which links call a subscriber.
 pub(crate) trait Route: Send + Sync {
-    /// The subscriber for a topic: itself, or the part of it that a pattern has for this topic.
-    /// `None` if it does not want the topic.
+    /// Returns the subscriber for a topic: itself or, if it has a pattern, its part for this topic.
+    /// `None` if the subscriber does not want the topic.
     fn of_topic(&self, topic: &str) -> Option<Arc<dyn Route>>;
-    /// Whether it wants the topic.
+    /// Whether the subscriber wants the topic.
     fn wants(&self, topic: &str) -> bool;
-    /// The topic, or the pattern.
+    /// The subscriber's topic, or its pattern.
     fn topic(&self) -> &str;
-    /// Whether it is the other one, or the part of it for one topic.
+    /// Whether this subscriber is `whole`, or the part of `whole` for one topic.
     fn is_of(&self, whole: &Arc<dyn Route>) -> bool;
-    /// The type that it reads. `None` if it takes every type.
+    /// The type that the subscriber reads. `None` if it reads every type.
     fn schema(&self) -> Option<&Schema> {
         None
     }
     /// Whether the subscriber needs the writer's schema to read its messages.
     fn needs_schema(&self) -> bool;
-    /// Whether it needs the schema of a writer whose type has this hash in ROS 2: it takes every
-    /// type, or reads another one.
+    /// Whether the subscriber needs the schema of a writer whose type has this ROS 2 hash, because
+    /// it reads every type, or a type with another hash.
     fn lacks(&self, told: TypeHash) -> bool {
         self.needs_schema() && self.schema().and_then(|own| TypeHash::of(own).ok()) != Some(told)
     }
-    /// Whether the subscriber has to do with a channel: it is in a partition of the writer, and
-    /// waits for the history if the channel brings one. If not, nobody is told.
+    /// Whether a channel concerns the subscriber: its partitions match those of the writer and, if
+    /// the channel carries a history, the subscriber waits for it. If not, no refusal is reported.
     fn concerns(&self, announcement: &Announcement, offer: &Offer) -> bool;
-    /// A writer announces that the topic moves to other endpoints. Does not block.
+    /// Follows a writer that announces that its topic moves to other endpoints. Does not block.
     fn follow(&self, source: &Source, endpoints: &[String]);
-    /// Opens a channel over an engine of these properties, or says why it cannot be read. `schema`
-    /// is `None` if the writer announced no schema.
+    /// Opens a channel over an engine with the properties `medium`. Fails with the reason if the
+    /// subscriber cannot read the channel. `schema` is `None` if the writer announced no schema, or
+    /// the subscriber needs none.
     fn open(
         &self,
         node: &Arc<Inner>,
@@ -54,49 +55,51 @@ pub(crate) trait Route: Send + Sync {
         offer: &Offer,
         schema: Option<&Schema>,
     ) -> Result<Arc<dyn Slot>, String>;
-    /// The subscriber cannot read a channel.
+    /// Reports that the subscriber cannot read a channel.
     fn refused(&self, source: &Source, reason: &str);
-    /// So many messages came before it was known that the subscriber reads their channel.
+    /// Reports that `count` messages arrived before it was decided that the subscriber reads their
+    /// channel.
     fn missed(&self, count: u64);
-    /// The node has closed: nothing more is delivered.
+    /// Reports that the node has closed: no more messages are delivered.
     fn node_closed(&self);
-    /// The subscriber, without its endpoint and without what it reads. `None` if it is none of the
-    /// application.
+    /// Describes the subscriber, without its endpoint and its writers. `None` if the subscriber
+    /// does not belong to the application.
     fn describe(&self) -> Option<SubscriberData>;
-    /// What it counts.
+    /// The subscriber's counts. `None` if the subscriber does not belong to the application.
     fn stats(&self) -> Option<TopicStats>;
 }
 
-/// A subscriber's end of one channel. What a method answers by default is true of a channel whose
-/// messages stand alone, and of which no loss is counted.
+/// A subscriber's end of one channel. The default methods fit a channel whose messages do not refer
+/// to each other, and whose losses are not counted.
 pub(crate) trait Slot: Send + Sync {
     /// Delivers a message. `wire_bytes` is the payload's size before it was unpacked. `held` is
     /// `Some` if the payload may be held instead of copied.
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
-    /// Delivers messages that came together, which are not packed.
+    /// Delivers messages that arrived together and are not compressed.
     fn deliver_together(&self, messages: &[(Envelope<'_>, &[u8])]) {
         messages.iter().for_each(|(envelope, payload)| self.deliver(envelope, payload, payload.len(), None));
     }
-    /// Whether a callback takes each message during the call.
+    /// Whether each message is taken during the call that delivers it, as by a callback.
     fn is_inline(&self) -> bool {
         false
     }
-    /// Whether it takes payloads as they came, still packed.
+    /// Whether the slot takes payloads as they arrived, still compressed.
     fn takes_packed(&self) -> bool {
         false
     }
-    /// A message came that cannot be unpacked.
+    /// Reports a message that cannot be decompressed, or whose fields the engine cannot read.
     fn undecodable(&self, _sequence: u64, _reason: &dyn ToString) {}
     /// Whether messages may refer to earlier ones.
     fn is_stream(&self) -> bool {
         false
     }
-    /// Whether the next messages cannot be read without a key frame, or the channel brings a
-    /// history that has not come yet.
+    /// Whether the next messages cannot be read without a key frame, or the channel carries a
+    /// history that has not arrived yet.
     fn needs_key_frame(&self) -> bool {
         false
     }
-    /// Whether the channel goes with another one: it brings its history, or signs of life.
+    /// Whether the channel carries the history or the liveliness assertions of another channel's
+    /// writer.
     fn is_auxiliary(&self) -> bool {
         false
     }
@@ -104,24 +107,25 @@ pub(crate) trait Slot: Send + Sync {
     fn wants_history(&self) -> bool {
         false
     }
-    /// Whether messages wait for a history, on this channel or by it.
+    /// Whether this channel's messages wait for a history, or this channel carries a history for
+    /// which messages of another channel wait.
     fn is_gated(&self) -> bool {
         false
     }
-    /// Whether a history is wanted, or wanted no more, since the last call.
+    /// Whether the subscriber has begun or ceased to want a history since the last call.
     fn history_changed(&self) -> bool {
         false
     }
-    /// The sender dropped `count` messages up to and including this one. With a count of 0, its
-    /// messages begin after this one.
+    /// Reports that the sender dropped `count` messages up to and including this sequence number.
+    /// With a count of 0, the channel's messages begin after this sequence number.
     fn lost(&self, _sequence: u64, _count: u64) {}
-    /// The peer's writer knows that this channel is read; it may hear so again.
+    /// Reports that the peer's writer knows that this channel is read. May be called repeatedly.
     fn accepted(&self) {}
-    /// Whether the writer is alive, as the engine tells; it may say so again.
+    /// Reports whether the writer is alive, according to the engine. May be called repeatedly.
     fn lives(&self, _is_alive: bool) {}
-    /// The link of the channel has ended. The writer may come back over another one.
+    /// Reports that the link of the channel has ended. The writer may return over another link.
     fn broke(&self) {}
-    /// Everything that has come so far was delivered.
+    /// Reports that everything that has arrived so far was delivered.
     fn drained(&self) {}
 }
 
@@ -133,40 +137,40 @@ pub(crate) struct Matches {
     pub(crate) refuses: BTreeSet<WriterKey>,
 }
 
-/// A writer; one without an id is told apart by its link and channel.
+/// Identifies a writer: by its id or, if the id is zero, by its link and channel.
 pub(crate) type WriterKey = (Id128, u64, ChannelId);
 
-/// A publisher's history, as links see it.
+/// The interface through which links request a publisher's history.
 pub(crate) trait Replay: Send + Sync {
-    /// A subscriber asks for it. Does not block.
+    /// Requests the history for a subscriber. Does not block.
     fn request(&self);
 }
 
-/// Hears of the answers to a channel of this node.
+/// Is notified of the answers to a channel of this node.
 pub(crate) trait Watcher: Send + Sync {
-    /// A peer has answered, or has answered otherwise than before. Does not block.
+    /// Reports that a peer has answered, or has changed its answer. Does not block.
     fn answered(&self);
 }
 
-/// Where messages come from.
+/// The origin of messages: a writer, and the link to it.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The writer's announcement.
     pub announcement: Arc<Announcement>,
-    /// The link it came over.
+    /// The link over which the announcement arrived.
     pub link: Arc<LinkInfo>,
 }
 
 impl Source {
-    /// Whether the channel has messages as they are published, and does not go with another
-    /// one, and does not only say where its writer has moved to.
+    /// Whether the channel carries messages as they are published. False for a channel that carries
+    /// a history or assertions, or only announces where its writer has moved to.
     pub(super) fn is_publisher(&self) -> bool {
         let is_beside = |offer: &Offer| offer.is_auxiliary() || !offer.moved_to.is_empty();
         !Offer::parse(&self.announcement.offer).is_ok_and(|offer| is_beside(&offer))
     }
 
-    /// The quality of service that the writer offers. Fails if it is malformed, or has a policy
-    /// that must be understood and is not known here.
+    /// The quality of service that the writer offers. Fails if the offer is malformed, or has a
+    /// policy that must be understood and that this node does not know.
     ///
     /// ```
     /// use polywire::{Node, qos::Qos};

@@ -1,4 +1,4 @@
-//! The subscribers of a port, by what they want.
+//! The subscribers of a port, indexed by topic.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -6,7 +6,7 @@ use polywire_core::topic;
 
 use super::route::Route;
 
-/// Subscribers. Those of one topic are found without a look at those of others.
+/// Subscribers, indexed by topic, and those with patterns in a list.
 #[derive(Default)]
 pub(super) struct Routes {
     by_topic: BTreeMap<String, Vec<Arc<dyn Route>>>,
@@ -34,7 +34,7 @@ impl Routes {
         }
     }
 
-    /// Those of a topic, and all patterns.
+    /// Returns the subscribers of a topic, and all subscribers with patterns.
     pub(super) fn near(&self, topic: &str) -> Vec<Arc<dyn Route>> {
         self.by_topic.get(topic).into_iter().flatten().chain(&self.patterns).cloned().collect()
     }
@@ -44,7 +44,7 @@ impl Routes {
     }
 }
 
-/// Whether what a subscriber wants is a pattern, and not the name of one topic.
+/// Whether `wanted` is a pattern, and not the name of one topic.
 pub(super) fn is_pattern(wanted: &str) -> bool {
     topic::check(wanted).is_err()
 }

@@ -1,5 +1,5 @@
-//! Wakes the thread that publishes the built-in topics of a node. Before anybody asks for these
-//! topics, there is no thread, and a change costs one load.
+//! Wakes the thread that publishes the built-in topics of a node. The thread starts when a peer or
+//! this node first asks for these topics; before that, a change costs one atomic load.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -9,7 +9,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Starts the thread. `None` if the system has none.
+/// Starts the thread. Returns `None` if the system cannot start one.
 type Start = Box<dyn Fn() -> Option<JoinHandle<()>> + Send + Sync>;
 
 #[derive(Default)]
@@ -26,30 +26,32 @@ struct State {
     news: News,
 }
 
-/// What has come since the thread last looked.
+/// What has happened since the thread last called [`Signal::wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
     /// Publishers, subscribers, links or matches have changed.
     pub(super) changed: bool,
-    /// Somebody asked for the built-in topics, or subscribed to them.
+    /// A peer or this node has asked for the built-in topics, or subscribed to them.
     pub(super) asked: bool,
-    /// The node ends.
+    /// The thread must end, because the node is dropped.
     pub(super) stop: bool,
 }
 
 impl Signal {
-    /// How the thread is started when somebody asks.
+    /// Sets the function that starts the thread at the first call of [`Signal::ask`].
     pub(super) fn on_ask(&self, start: Start) {
         self.lock().start = Some(start);
     }
 
-    /// Somebody asks for the built-in topics, or subscribes to them.
+    /// Reports that a peer or this node has asked for the built-in topics, or subscribed to them.
+    /// Starts the thread if it does not run yet.
     pub(super) fn ask(&self) {
         {
             let mut state = self.lock();
             state.news.asked = true;
             if state.thread.is_none() && !state.news.stop {
-                // Without the thread nobody sees the node; the next one to ask tries again.
+                // If the thread cannot start, the topics are not published. The next call tries
+                // again.
                 state.thread = state.start.as_ref().and_then(|start| start());
                 self.is_running.store(state.thread.is_some(), Ordering::Release);
             }
@@ -57,7 +59,7 @@ impl Signal {
         self.came.notify_one();
     }
 
-    /// Publishers, subscribers, links or matches have changed.
+    /// Reports that publishers, subscribers, links or matches have changed.
     pub(crate) fn changed(&self) {
         if self.is_running.load(Ordering::Acquire) {
             self.lock().news.changed = true;
@@ -65,8 +67,8 @@ impl Signal {
         }
     }
 
-    /// Waits for news until `until`, for ever without it. If there is news, waits `more` for what
-    /// follows.
+    /// Waits for news until `until`, or for an hour if that is `None`. If there is news, waits for
+    /// `more` and also returns the news of that time. Returns empty news if there is none.
     pub(super) fn wait(&self, until: Option<Instant>, more: Duration) -> News {
         let mut state = self.lock();
         let left = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(Instant::now()));
@@ -78,7 +80,7 @@ impl Signal {
         std::mem::replace(&mut state.news, News { stop, ..News::default() })
     }
 
-    /// Tells the thread to end.
+    /// Makes the thread end.
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         (state.news.stop, state.start) = (true, None);
@@ -86,7 +88,7 @@ impl Signal {
         self.came.notify_all();
     }
 
-    /// Waits until the thread has ended, unless it is the one that calls.
+    /// Waits until the thread has ended, unless the thread itself is the caller.
     pub(super) fn join(&self) {
         let thread = self.lock().thread.take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {

@@ -11,14 +11,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock;
 
-/// Something that waits for a time.
+/// An object that the timer wakes at a given time.
 pub(crate) trait Wake: Send + Sync {
-    /// The time has come. Called on the timer's thread.
+    /// Handles the time-out. Called on the timer's thread.
     fn wake(&self);
 }
 
-/// One thread per node. It starts when something first waits, and is joined when the node is
-/// dropped.
+/// The timer of a node, with one thread. The thread starts at the first call of [`Timer::at`], and
+/// is joined when the node is dropped.
 #[derive(Default)]
 pub(crate) struct Timer {
     shared: Arc<Shared>,
@@ -33,14 +33,14 @@ struct Shared {
 
 #[derive(Default)]
 struct Deadlines {
-    /// By time, and for equal times in the order of the calls.
+    /// Ordered by time, and for equal times by the order of the calls.
     waits: BTreeMap<(Duration, u64), Weak<dyn Wake>>,
     count: u64,
     stop: bool,
 }
 
 impl Timer {
-    /// Wakes `who` at a time of [`clock::now`], unless it is gone by then.
+    /// Wakes `who` when [`clock::now`] reaches `time`, unless `who` was dropped before.
     pub(crate) fn at(&self, time: Duration, who: Weak<dyn Wake>) {
         {
             let mut state = self.shared.lock();
@@ -52,7 +52,8 @@ impl Timer {
         let mut thread = self.thread.lock();
         if thread.is_none() {
             let shared = self.shared.clone();
-            // Without the thread there is no time-out; the writer's answer still ends the wait.
+            // If the thread cannot start, no time-out occurs; the writer's answer still ends the
+            // wait.
             *thread = thread::Builder::new().name("pw-timer".into()).spawn(move || shared.run()).ok();
         }
     }
@@ -64,7 +65,7 @@ impl Drop for Timer {
         self.shared.changed.notify_one();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            // It does nothing that could panic.
+            // The thread does nothing that could panic.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The channels of a publisher: one at each endpoint, and what makes their payloads.
+//! The channels of a publisher, one at each endpoint, and the encoders of their payloads.
 
 use std::{
     num::NonZeroU64,
@@ -29,15 +29,15 @@ use crate::{
     wire::Wire,
 };
 
-/// Most bytes behind a payload that are asked for.
+/// The most bytes that are reserved behind a payload.
 const MOST_ROOM: usize = 4096;
 
-/// The last payload, as a guess for the next one.
+/// The size of the last payload, as an estimate for the next one.
 #[derive(Default)]
 pub(super) struct LastPayload {
-    /// Its bytes.
+    /// The bytes of the payload.
     pub(super) size: usize,
-    /// The room behind it. If there is less than encoding wants, it allocates once more.
+    /// The free bytes behind the payload. If encoding needs more, it allocates once more.
     room: usize,
 }
 
@@ -49,7 +49,7 @@ impl LastPayload {
         self.room = (bytes.capacity() - bytes.len()).min(MOST_ROOM);
     }
 
-    /// What to reserve for the next one.
+    /// The bytes to reserve for the next payload.
     #[inline]
     pub(super) fn wanted(&self) -> usize {
         self.size + self.room
@@ -59,20 +59,20 @@ impl LastPayload {
 /// The endpoints that get the same payloads.
 pub(super) struct Group<E> {
     pub(super) writing: Writing<E>,
-    /// Encodes what the histories keep, if messages refer to earlier ones.
+    /// Encodes the samples that the histories keep, if messages may refer to earlier ones.
     pub(super) key_frames: Option<Writing<E>>,
-    /// What the channels announce.
+    /// The announcement of the channels.
     announcement: Announcement,
     pub(super) last: LastPayload,
-    /// Payloads that are sent together, in one piece.
+    /// The payloads of messages that are sent together, one behind the other.
     pub(super) payloads: Vec<u8>,
-    /// The end of each of them, and the anchor of its message.
+    /// The end of each payload in `payloads`, and the anchor of its message.
     pub(super) ends: Vec<(usize, Option<NonZeroU64>)>,
     /// Never empty.
     pub(super) outs: Vec<Out>,
 }
 
-/// A publisher's end at one endpoint.
+/// A publisher's channel at one endpoint.
 pub(super) struct Out {
     pub(super) entry: Arc<PortEntry>,
     pub(super) wire: Wire,
@@ -81,9 +81,9 @@ pub(super) struct Out {
     /// [`Port::gathering`](crate::engine::Port::gathering).
     gathering: Option<Arc<AtomicU64>>,
     pub(super) history: Option<Arc<Kept>>,
-    /// The channel of assertions, if the publisher offers a lease.
+    /// The channel of liveliness assertions, if the publisher offers a lease.
     pub(super) pulse: Option<ChannelId>,
-    /// The publisher is about to leave the endpoint.
+    /// Whether the publisher is about to leave the endpoint.
     pub(super) leaving: bool,
 }
 
@@ -101,17 +101,18 @@ pub(crate) struct Announce<'a, C> {
 /// Whose messages the channels carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The publisher's, which may refer to earlier ones.
+    /// The publisher's own messages, which may refer to earlier ones.
     Publisher,
-    /// The publisher's, of which none refers to another one.
+    /// The publisher's own messages, none of which refers to another one: requests and replies.
     Calls,
-    /// Those of another writer, which keeps its history itself.
+    /// The messages of another writer, which keeps its history itself.
     Bridge,
 }
 
 impl<C: Coding> Announce<'_, C> {
-    /// Opens a channel at a place, in a group that has its format already or in a new one. Messages
-    /// follow from `start` on. A history keeps what `like` has kept.
+    /// Opens a channel at a place, in the group that already has its format or in a new group. The
+    /// channel's messages begin after `start`. Its history takes over the samples of the history of
+    /// `like`.
     pub(super) fn open(
         &self,
         groups: &mut Vec<Group<C::Encoder>>,
@@ -152,7 +153,8 @@ impl<C: Coding> Announce<'_, C> {
         self.offer.qos.durability == Durability::TransientLocal && self.role != Role::Bridge
     }
 
-    /// What makes payloads that stand alone, and what their format announces.
+    /// Returns the announcement of a wire's format, and an encoder for payloads that refer to no
+    /// other message.
     pub(crate) fn key_frames(&self, wire: &Wire) -> Result<(Announcement, Writing<C::Encoder>), NodeError> {
         let (announcement, mut alone, chosen) = self.format(wire)?;
         if let Some(state) = C::writer_state(&alone.encoder) {
@@ -172,7 +174,7 @@ impl<C: Coding> Announce<'_, C> {
     ) -> Result<Out, NodeError> {
         let Place { wire, entry } = place;
         let channel = entry.announce(announcement, start)?;
-        // Whoever sends requests or replies notices by itself that they are lost.
+        // The senders of requests and replies detect losses themselves.
         if self.offer.qos.reliability == Reliability::Reliable && self.role != Role::Calls {
             entry.port().assure(channel);
         }
@@ -196,7 +198,7 @@ impl<C: Coding> Announce<'_, C> {
         Ok(Out { entry, wire, channel, refusing, gathering, history, pulse, leaving: false })
     }
 
-    /// The channel of assertions at a port, if the policies have a lease.
+    /// Opens the channel of liveliness assertions at a port, if the policies have a lease.
     fn pulse(&self, entry: &PortEntry) -> Result<Option<ChannelId>, NodeError> {
         if self.offer.qos.lease.is_none() {
             return Ok(None);
@@ -212,8 +214,8 @@ impl<C: Coding> Announce<'_, C> {
         Ok(Some(entry.announce(&announcement, Start::default())?))
     }
 
-    /// The history at a port. It goes on with that of `like`: with the same one if the port is the
-    /// same.
+    /// Returns the history at a port. It continues that of `like`: the same history at the same
+    /// port, or a new one with the same samples.
     fn history(
         &self,
         entry: &Arc<PortEntry>,
@@ -228,20 +230,21 @@ impl<C: Coding> Announce<'_, C> {
         if let Some((out, old)) = before.filter(|(_, old)| !Arc::ptr_eq(old, &history)) {
             history.take_over(old, |channel| {
                 let announced = out.entry.announced(channel)?;
-                // A writer of its own, at each port.
+                // The history channel has its own writer id at each port.
                 let announced = Announcement { writer: random_id(), ..Announcement::clone(&announced) };
                 self.serve(entry, &history, &announced).ok()
             });
         }
         let offer = Offer { history_of: Some(self.writer), ..self.offer.clone() };
-        // A writer of its own: its messages wait for the answer to this channel alone.
+        // The history channel has its own writer id, so that its messages wait only for the answer
+        // to this channel.
         let announced = Announcement { writer: random_id(), offer: offer.to_bytes(), ..announcement.clone() };
         let channel = self.serve(entry, &history, &announced)?;
         history.opened(channel);
         Ok(history)
     }
 
-    /// Opens a channel on which the history is sent to those who ask for it.
+    /// Opens a channel on which the history is sent to the subscribers that request it.
     fn serve(
         &self,
         entry: &Arc<PortEntry>,
@@ -254,7 +257,7 @@ impl<C: Coding> Announce<'_, C> {
         Ok((channel, announcement.writer))
     }
 
-    /// Says at an endpoint where the publisher has moved to.
+    /// Announces at an endpoint where the publisher has moved to.
     pub(super) fn forward(&self, entry: &PortEntry, moved_to: Vec<String>) -> Result<ChannelId, NodeError> {
         let schema = self.coding.schema();
         let announcement = Announcement {
@@ -268,7 +271,8 @@ impl<C: Coding> Announce<'_, C> {
         Ok(entry.announce(&announcement, Start::default())?)
     }
 
-    /// What a format announces, and what makes its payloads, apart from their state.
+    /// Returns the announcement and the encoder of a wire's format, without the state of a stateful
+    /// format.
     fn format(&self, wire: &Wire) -> Result<(Announcement, Writing<C::Encoder>, crate::chosen::Chosen), NodeError> {
         let packing = self.packing(wire)?;
         let chosen = self.node.codec(&wire.codec.name, &wire.codec.options)?;
@@ -293,8 +297,8 @@ impl<C: Coding> Announce<'_, C> {
         Ok((announcement, Writing { encoder, packing, deltas }, chosen))
     }
 
-    /// The compressor of payloads; `None` if the wire asks for no compression. Peers can fetch the
-    /// dictionary from the node.
+    /// Returns the compressor of payloads, or `None` if the wire asks for no compression. Publishes
+    /// the dictionary, so that peers can fetch it from the node.
     fn packing(&self, wire: &Wire) -> Result<Option<Packing>, NodeError> {
         let Some(choice) = &wire.compressor else { return Ok(None) };
         let Some((packing, dictionary)) = Packing::of(self.node.compressor(&choice.name)?, choice)? else {
@@ -308,20 +312,20 @@ impl<C: Coding> Announce<'_, C> {
 }
 
 impl Out {
-    /// Another number than before, unless the messages since then wait for each other; 0 if none
-    /// do.
+    /// The number of [`Port::gathering`](crate::engine::Port::gathering), which changes between
+    /// messages that do not wait for each other. 0 if no messages wait.
     #[inline]
     pub(super) fn gathering(&self) -> u64 {
         self.gathering.as_ref().map_or(0, |gathering| gathering.load(Ordering::Relaxed))
     }
 
-    /// Ends the channel. Its history goes on if another channel of the port has it.
+    /// Ends the channel, but not its history, which another channel of the port may use.
     pub(super) fn retire(&self) {
         self.entry.retire(self.channel);
         self.pulse.iter().for_each(|channel| self.entry.retire(*channel));
     }
 
-    /// Ends the channel, and its history if none of these goes on with it.
+    /// Ends the channel, and its history unless one of `others` uses it.
     pub(super) fn close_without<'a>(&self, mut others: impl Iterator<Item = &'a Out>) {
         let goes_on =
             |history: &Arc<Kept>| others.any(|other| other.history.as_ref().is_some_and(|h| Arc::ptr_eq(h, history)));

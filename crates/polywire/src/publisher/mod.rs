@@ -127,17 +127,17 @@ pub enum PublishError {
 #[derive(Debug, thiserror::Error)]
 #[error("{published} values were published; the next one was not: {cause}")]
 pub struct PublishAllError {
-    /// The number of values that were published, from the first one on. None after them was.
+    /// The number of values that were published: the first ones of the call, and no others.
     pub published: usize,
-    /// Why the next one was not.
+    /// Why the next value was not published.
     pub cause: PublishError,
 }
 
 /// Publishers of a node.
 impl Node {
     /// Makes a publisher of a Rust type, on the wire that is configured for the topic. Fails with
-    /// [`NodeError::NoWire`] if none is. Compiles the encoder on the calling thread, as all these
-    /// methods do.
+    /// [`NodeError::NoWire`] if none is configured. Compiles the encoder on the calling thread, as
+    /// do all methods that make publishers.
     pub fn publisher<T: Message>(&self, topic: &str) -> Result<Publisher<T>, NodeError> {
         self.publisher_of(topic, None, Typed::default())
     }
@@ -159,18 +159,19 @@ impl Node {
         self.publish_of(topic, wire, coding)?.open()
     }
 
-    /// Publishes with options: quality of service.
+    /// Returns the options of a publisher of a Rust type, such as its quality of service.
     pub fn publish<T: Message>(&self, topic: &str, wire: Option<&str>) -> Result<Publish<Typed<T>>, NodeError> {
         self.publish_of(topic, wire, Typed::default())
     }
 
-    /// Publishes values of any [`Coding`] with options.
+    /// Returns the options of a publisher of any [`Coding`].
     pub fn publish_of<C: Coding>(&self, topic: &str, wire: Option<&str>, coding: C) -> Result<Publish<C>, NodeError> {
         builtin::check_publisher(topic)?;
         let given: Vec<Wire> = wire.map(str::parse).transpose()?.into_iter().collect();
         let places = self.places_for(topic, &given)?;
         let (node, topic) = (self.clone(), String::from(topic));
-        // Configuration is for both sides; this policy is one of subscribers.
+        // The configuration applies to publishers and subscribers; this policy is only for
+        // subscribers.
         let configured = self.qos_of(&topic).time_based_filter(Duration::ZERO);
         Publish { node, places, given, topic, coding, qos: Qos::default(), role: Role::Publisher, writer: random_id() }
             .qos(configured)
@@ -200,12 +201,13 @@ impl Node {
 pub struct Publish<C: Coding> {
     node: Node,
     places: Vec<Place>,
-    /// The wires that code gave, as far as it did. A reloaded configuration completes them anew.
+    /// The wires given in code, which may be incomplete or none. A reloaded configuration completes
+    /// them again.
     given: Vec<Wire>,
     topic: String,
     coding: C,
     qos: Qos,
-    /// No message refers to another one.
+    /// Whose messages the publisher sends, and whether they may refer to earlier ones.
     role: Role,
     writer: Id128,
 }
@@ -216,8 +218,8 @@ impl<C: Coding> Publish<C> {
     /// with the same format and compressor get the same bytes, which are made once, unless messages
     /// of the format refer to earlier ones.
     ///
-    /// What `wire` leaves open comes from the first wire. Fails with [`NodeError::SameEndpoint`] if
-    /// the endpoint is there already, with another format.
+    /// Parts that `wire` leaves open come from the first wire. Fails with
+    /// [`NodeError::SameEndpoint`] if the publisher already has the endpoint, with another format.
     ///
     /// ```
     /// use polywire::Node;
@@ -249,7 +251,7 @@ impl<C: Coding> Publish<C> {
         Ok(self)
     }
 
-    /// The quality of service as it is now: as configured, or as [`Publish::qos`] has set it.
+    /// The quality of service that will be offered: as configured, or as set by [`Publish::qos`].
     ///
     /// ```
     /// use polywire::{Config, Node};
@@ -269,7 +271,7 @@ impl<C: Coding> Publish<C> {
         self.writer
     }
 
-    /// Each message can be read without any other one, whatever the format.
+    /// Makes each message readable without any other message, whatever the format.
     pub(crate) fn alone(self) -> Self {
         Publish { role: Role::Calls, ..self }
     }
@@ -297,10 +299,10 @@ impl<C: Coding> PublisherOf<C> {
     /// Encodes and writes on this thread. Blocks only while a queue with the policy
     /// [`Overflow::Block`](crate::Overflow::Block) is full: the queue of a peer, whose policy is
     /// that of the engine, or the queue of a subscriber on this node or on the same `inproc`
-    /// address, which has its own policy. In an inline callback, that holds up the link on which
-    /// the callback's message came.
+    /// address, which has its own policy. In an inline callback, that blocks the link on which the
+    /// callback's message arrived.
     ///
-    /// In a flood, and within [`Node::together`], up to 8 messages that are written together may
+    /// In a burst, and within [`Node::together`], up to 8 messages that are written together may
     /// have the same time of publication.
     #[inline]
     pub fn publish(&self, value: &C::Value) -> Result<Sent, PublishError> {
@@ -313,8 +315,8 @@ impl<C: Coding> PublisherOf<C> {
     /// together.
     ///
     /// The numbers of [`Sent`] are sums over all values. Stops at the first value that cannot be
-    /// published; those before it have been. Messages that other threads publish meanwhile may come
-    /// between those of this call. Blocks as `publish` does.
+    /// published; the values before it are published. Messages that other threads publish meanwhile
+    /// may be sent between those of this call. Blocks as `publish` does.
     ///
     /// ```
     /// use polywire::Node;
@@ -366,9 +368,9 @@ impl<C: Coding> PublisherOf<C> {
         self.core.send(value, Kind::Unregister)
     }
 
-    /// Says that the publisher is alive, without publishing. With [`Liveliness::ManualByTopic`],
-    /// the application calls this or publishes at least once in each lease. Without a lease there
-    /// is nothing to say. Fails if the port is closed. Blocks as [`PublisherOf::publish`] does.
+    /// Asserts that the publisher is alive, without publishing. With [`Liveliness::ManualByTopic`],
+    /// the application calls this or publishes at least once in each lease. Does nothing without a
+    /// lease. Fails if the port is closed. Blocks as [`PublisherOf::publish`] does.
     ///
     /// [`Liveliness::ManualByTopic`]: crate::qos::Liveliness::ManualByTopic
     ///
@@ -398,8 +400,8 @@ impl<C: Coding> PublisherOf<C> {
         self.core.assert_liveliness()
     }
 
-    /// Sends a message with extensions, and without a value if there is none. `before` gets the
-    /// sequence number before anybody can receive the message; it must not call the publisher.
+    /// Sends a message with extensions, and with the value if there is one. `before` is called with
+    /// the sequence number before any peer can receive the message; it must not call the publisher.
     pub(crate) fn send_call(
         &self,
         value: Option<&C::Value>,
@@ -410,28 +412,29 @@ impl<C: Coding> PublisherOf<C> {
         self.core.send_call(value, kind, extensions, before)
     }
 
-    /// Whether the peer on a link has said that it takes the messages.
+    /// Whether the peer on a link has accepted the messages.
     pub(crate) fn is_taken(&self, link: LinkId) -> bool {
         self.core.is_taken(link)
     }
 
-    /// The wires that the publisher is at.
+    /// The wires on which the publisher publishes, without those that it is leaving.
     #[cfg(feature = "tracing")]
     pub(crate) fn wires(&self) -> Vec<Wire> {
         self.core.wires()
     }
 
-    /// Why the peer on a link does not take the messages at all. `None` if it may.
+    /// Returns why no subscriber of the peer on a link can read the messages. `None` if the peer
+    /// has not refused them.
     pub(crate) fn refusal(&self, link: LinkId) -> Option<String> {
         self.core.refusal(link)
     }
 
-    /// Why somebody does not take the messages now. `None` if nobody refuses them.
+    /// Returns the reason of a peer that refuses the messages now. `None` if no peer refuses them.
     pub(crate) fn refused(&self) -> Option<String> {
         self.core.refused()
     }
 
-    /// Tells of later answers to the present channels.
+    /// Notifies `watcher` of later answers to the present channels.
     pub(crate) fn watch_answers(&self, watcher: &Weak<dyn Watcher>) {
         self.core.watch_answers(watcher);
     }
@@ -442,15 +445,15 @@ impl<C: Coding> PublisherOf<C> {
     }
 
     /// Sets whether data messages carry the hash of their key, as [`dispose`](Self::dispose) and
-    /// [`unregister`](Self::unregister) always send it. Receivers can then tell instances apart
+    /// [`unregister`](Self::unregister) always send it. Receivers can then distinguish instances
     /// without decoding. Costs 16 bytes per message and the time to hash. Initially false; no
     /// effect if the type has no key.
     pub fn hash_keys(&self, with_data: bool) {
         self.core.hash_keys(with_data);
     }
 
-    /// Makes a value to fill and publish. Records to publish must come from here or be clones of
-    /// such.
+    /// Makes a value to fill and publish. Records to publish must be made by this method, or be
+    /// clones of such records.
     pub fn default_value(&self) -> C::Value {
         self.core.coding.default_value()
     }
@@ -484,14 +487,15 @@ impl<C: Coding> PublisherOf<C> {
         self.set_wires(&[wire])
     }
 
-    /// Moves the publisher to other endpoints, or changes its format at those that it has.
+    /// Moves the publisher to other endpoints, or changes its format at the present ones.
     ///
-    /// At the new endpoints it publishes at once. At those that the list does not have, it says
-    /// where it has gone, and also goes on to publish until every peer that reads it there reads it
-    /// at one of the new ones, for at most 10 s. Then it leaves: [`NodeEvent::Moved`] tells. What a
-    /// subscriber gets at both counts once. Subscribers follow as far as their node may
-    /// ([`Config::follow`](crate::Config::follow)); late ones at the old endpoint, too, as long as
-    /// this publisher is there.
+    /// The publisher publishes at the new endpoints at once. At endpoints that are not in the list,
+    /// it announces where it has moved to, and continues to publish until every peer that reads it
+    /// there reads it at one of the new endpoints, for at most 10 s. Then it leaves them, which
+    /// [`NodeEvent::Moved`] reports. A message that a subscriber receives at both endpoints counts
+    /// once. Subscribers follow as far as their node may
+    /// ([`Config::follow`](crate::Config::follow)). Subscribers that join later at the old endpoint
+    /// follow as well, as long as this publisher exists.
     ///
     /// Compiles encoders on the calling thread, which may take tens of milliseconds for a type of
     /// hundreds of members. If this fails, nothing has changed.
@@ -527,14 +531,15 @@ impl<C: Coding> PublisherOf<C> {
         self.core.status()
     }
 
-    /// Waits until at least `least` subscribers accept the messages, or `timeout`, and returns how
-    /// many do. If they are too few, [`PublisherOf::status`] has the refusals.
+    /// Waits until at least `least` subscribers accept the messages, for at most `timeout`, and
+    /// returns how many accept them. If these are too few, [`PublisherOf::status`] has the
+    /// refusals.
     pub fn wait_for_subscribers(&self, least: usize, timeout: Duration) -> usize {
         self.core.wait_for_subscribers(least, timeout)
     }
 
-    /// Waits until everything published has left for the peers present, or `timeout`. True if it
-    /// has left.
+    /// Waits until all published messages have left this node for the peers present, for at most
+    /// `timeout`. Returns true if they have left.
     pub fn flush(&self, timeout: Duration) -> bool {
         self.core.flush(Instant::now() + timeout)
     }

@@ -44,17 +44,17 @@ use crate::{
 /// How long peers may take to follow a publisher to another endpoint.
 const MOVE_TIME: Duration = Duration::from_secs(10);
 
-/// Most messages that are handed to the port together.
+/// The most messages that are passed to the port in one call.
 const MESSAGES: usize = 256;
 
-/// No message is added to those that are handed over together once they have so many bytes.
+/// The size, in bytes, from which on no further message is added to one call of the port.
 const BYTES: usize = 64 << 10;
 
-/// A payload up to this size that is gathered is copied, rather than encoded behind room for the
-/// header as one that is written at once.
+/// A gathered payload up to this size, in bytes, is encoded apart and copied. All others are
+/// encoded in a loan, behind room for the header.
 const SMALL: usize = 4 << 10;
 
-/// How often a publisher that moves looks whether all have followed.
+/// How often a publisher that moves checks whether all peers have followed.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A publisher's state, and what identifies it.
@@ -69,20 +69,20 @@ pub(crate) struct Core<C: Coding> {
     offer: Offer,
     counts: Arc<SenderCounts>,
     role: Role,
-    /// Shows that the publisher is alive, if it offers a lease.
+    /// Asserts that the publisher is alive, if it offers a lease.
     pulse: Option<Arc<Pulse>>,
     channels: Channels,
     state: Mutex<Sending<C>>,
 }
 
-/// The present channels of a publisher, apart from its state, whose lock a blocked publication
-/// holds.
+/// The present channels of a publisher. They have their own lock, since a blocked publication holds
+/// the lock of the state.
 type Channels = Arc<Mutex<Vec<(Arc<PortEntry>, ChannelId)>>>;
 
-/// The ports that the publisher is at.
+/// The ports that the publisher uses.
 type Entries = Arc<[Arc<PortEntry>]>;
 
-/// A payload, the message that it refers to, and what the history keeps of it.
+/// A payload, its anchor, and the sample that the history keeps of it.
 type Encoded = (Loan, Option<u64>, Option<KeptSample>);
 
 pub(crate) struct Sending<C: Coding> {
@@ -95,23 +95,24 @@ pub(crate) struct Sending<C: Coding> {
     cdr: &'static Cdr,
     /// Data messages are not hashed: neither `hash_data` nor `offered` needs it.
     plain: bool,
-    /// Data messages have key hashes, too.
+    /// Data messages carry key hashes as well.
     hash_data: bool,
-    /// What the quality of service asks for beside sending.
+    /// The parts of the quality of service that need more than sending.
     offered: Option<Box<Offered>>,
     hasher: Hasher<C::Value>,
-    /// Until when peers may follow to the new endpoints.
+    /// The time until which peers may follow to the new endpoints. `None` if no endpoint is being
+    /// left.
     moving: Option<Instant>,
-    /// Channels that say at former endpoints where the publisher is.
+    /// Channels that announce at former endpoints where the publisher is.
     forwards: Vec<(Arc<PortEntry>, ChannelId)>,
-    /// The wires that code gave; the configuration completes them.
+    /// The wires given in code; the configuration completes them.
     given: Vec<Wire>,
     pulse: Option<Arc<Pulse>>,
     published: Channels,
     closed: bool,
 }
 
-/// What is given of a message that another writer has sent before.
+/// The properties of a message that another writer has sent before, and that is sent again here.
 #[derive(Clone, Copy)]
 pub(crate) struct Given {
     pub(crate) at: Start,
@@ -137,7 +138,7 @@ impl<C: Coding> Core<C> {
         (places, given): (Vec<Place>, Vec<Wire>),
     ) -> Result<Arc<Core<C>>, NodeError> {
         let (writer, incarnation) = ids;
-        // What a writer offers, its own node watches over.
+        // The node of a bridged writer itself enforces the policies that the writer offers.
         let offered = (role != Role::Bridge).then(|| Offered::new(inner, &topic, &offer.qos)).flatten();
         let pulse = offer.qos.lease.map(|lease| Pulse::new(inner, &topic, offer.qos.liveliness, lease));
         let channels = Channels::default();
@@ -184,7 +185,8 @@ impl<C: Coding> Core<C> {
         self.send_as(value, kind, None)
     }
 
-    /// Sends a message as another writer has sent it, or with the next number and the present time.
+    /// Sends a message with the number and time of another writer, if `given`, or else with the
+    /// next number and the present time.
     #[inline]
     pub(crate) fn send_as(&self, value: &C::Value, kind: Kind, given: Option<Given>) -> Result<Sent, PublishError> {
         let mut state = self.lock();
@@ -218,7 +220,7 @@ impl<C: Coding> Core<C> {
         Ok(sum)
     }
 
-    /// Sends some of the values, at least one, and gives their number. The messages are
+    /// Sends at least one of the values, and returns how many. The messages must be
     /// [simple](Sending::is_simple).
     #[inline(always)]
     fn send_some(&self, state: &mut Sending<C>, values: &[C::Value], sum: &mut Sent) -> Result<usize, PublishAllError> {
@@ -251,7 +253,8 @@ impl<C: Coding> Core<C> {
         *last = Start { sequence: last.sequence + count as u64, timestamp_ns: plain.timestamp_ns };
         self.counts.count(count, bytes, sum.dropped - dropped);
         if payloads.capacity() > 2 * BYTES {
-            // Large values are rare, or take so long that memory does not matter.
+            // The large buffer is not kept: large values are rare, or take so long that the
+            // allocation does not matter.
             *payloads = Vec::new();
         }
         match (done, failed) {
@@ -309,7 +312,8 @@ impl<C: Coding> Core<C> {
         Ok(sent)
     }
 
-    /// Messages were sent. The caller holds no lock.
+    /// Completes the sending of messages: ports may deliver now, and the lease is renewed. The
+    /// caller must hold no lock.
     #[inline]
     fn sent(&self, entries: Option<Entries>) {
         if let Some(entries) = entries {
@@ -320,8 +324,8 @@ impl<C: Coding> Core<C> {
         }
     }
 
-    /// Sends a message with extensions, and without a value if there is none. `before` gets the
-    /// sequence number before anybody can receive the message; it must not call the publisher.
+    /// Sends a message with extensions, and with the value if there is one. `before` is called with
+    /// the sequence number before any peer can receive the message; it must not call the publisher.
     pub(super) fn send_call(
         &self,
         value: Option<&C::Value>,
@@ -347,7 +351,7 @@ impl<C: Coding> Core<C> {
         Ok(sent)
     }
 
-    /// Whether the peer on a link has said that it takes the messages.
+    /// Whether the peer on a link has accepted the messages.
     pub(super) fn is_taken(&self, link: LinkId) -> bool {
         self.present().iter().any(|(entry, channel)| entry.is_taken(*channel, link))
     }
@@ -359,12 +363,13 @@ impl<C: Coding> Core<C> {
         span!(TRACE, "publish", topic = %self.topic, wire = %crate::spans::wires(state.outs().map(|out| &out.wire)), writer = %self.writer, sequence)
     }
 
-    /// Why the peer on a link does not take the messages at all. `None` if it may.
+    /// Returns why no subscriber of the peer on a link can read the messages. `None` if the peer
+    /// has not refused them.
     pub(super) fn refusal(&self, link: LinkId) -> Option<String> {
         self.present().iter().find_map(|(entry, channel)| entry.refusal(*channel, link))
     }
 
-    /// Why somebody does not take the messages now. `None` if nobody refuses them.
+    /// Returns the reason of a peer that refuses the messages now. `None` if no peer refuses them.
     pub(super) fn refused(&self) -> Option<String> {
         let channels = self.present();
         let statuses = channels.iter().map(|(entry, channel)| entry.status(*channel));
@@ -376,7 +381,7 @@ impl<C: Coding> Core<C> {
         self.channels.lock().clone()
     }
 
-    /// Tells of later answers to the present channels.
+    /// Notifies `watcher` of later answers to the present channels.
     pub(super) fn watch_answers(&self, watcher: &Weak<dyn Watcher>) {
         self.present().iter().for_each(|(entry, channel)| entry.watch_answers(*channel, watcher.clone()));
     }
@@ -385,8 +390,8 @@ impl<C: Coding> Core<C> {
         self.pulse.as_ref().map_or(Ok(()), |pulse| pulse.assert()).map_err(PublishError::Engine)
     }
 
-    /// The key hash that goes with a message, and its instance. Fails if the publisher's quality of
-    /// service has no room for the instance.
+    /// Returns the key hash to send with a message, and the message's instance. Fails if the
+    /// publisher's quality of service has no room for the instance.
     #[cold]
     fn keys(
         &self,
@@ -421,14 +426,13 @@ impl<C: Coding> Core<C> {
         (state.hash_data, state.plain) = (with_data, !with_data && state.offered.is_none());
     }
 
-    /// The wires that the publisher is at, without those that it leaves.
+    /// The wires on which the publisher publishes, without those that it is leaving.
     pub(super) fn wires(&self) -> Vec<Wire> {
         self.lock().outs().filter(|out| !out.leaving).map(|out| out.wire.clone()).collect()
     }
 
-    /// Publishes at these places from now on. Stays at those that it has as well until all peers
-    /// there have followed.
-    /// `given` is what code says about them.
+    /// Publishes at these places from now on. Also publishes at the former places until all peers
+    /// there have followed. `given` are the wires given in code; `None` keeps the present ones.
     pub(super) fn move_to(&self, places: Vec<Place>, given: Option<Vec<Wire>>) -> Result<(), NodeError> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -445,7 +449,7 @@ impl<C: Coding> Core<C> {
             if state.outs().any(|out| Arc::ptr_eq(&out.entry, &place.entry) && out.wire.has_format_of(&place.wire)) {
                 continue;
             }
-            // Opened in a list of their own, so that nothing changes if one of them fails.
+            // Opened in a separate list, so that nothing changes if one of them fails.
             let like = state.outs().find(|out| Arc::ptr_eq(&out.entry, &place.entry)).or(state.outs().next());
             let mut groups = Vec::new();
             if let Err(error) = self.announce().open(&mut groups, place, state.last, like) {
@@ -459,14 +463,15 @@ impl<C: Coding> Core<C> {
         state.given = given.unwrap_or_else(|| std::mem::take(&mut state.given));
         let ended = self.leave_others(state, &entries, &endpoints);
         state.changed();
-        // Channels end without the lock: that may deliver messages, whose callbacks may publish.
+        // Channels are retired without the lock: that may deliver messages, whose callbacks may
+        // publish.
         drop(guard);
         ended.into_iter().for_each(|(entry, channel)| entry.retire(channel));
         Ok(())
     }
 
-    /// Takes out channels of former formats at the present endpoints, and begins to leave the
-    /// others. Gives the channels to end.
+    /// Removes the channels of former formats at the present endpoints, and begins to leave the
+    /// other endpoints. Returns the channels to retire.
     fn leave_others(
         &self,
         state: &mut Sending<C>,
@@ -474,7 +479,8 @@ impl<C: Coding> Core<C> {
         endpoints: &[String],
     ) -> Vec<(Arc<PortEntry>, ChannelId)> {
         let is_present = |entry: &Arc<PortEntry>| present.iter().any(|other| Arc::ptr_eq(entry, other));
-        // What is said of the publisher at its present endpoints holds no more.
+        // At a present endpoint, the announcement that the publisher has moved away is no longer
+        // true.
         let mut ended: Vec<_> = state.forwards.extract_if(.., |(entry, _)| is_present(entry)).collect();
         ended.extend(state.take_replaced());
         let mut left = Vec::new();
@@ -532,7 +538,7 @@ impl<C: Coding> Core<C> {
 
     pub(super) fn flush(&self, deadline: Instant) -> bool {
         let entries = self.lock().entries.clone();
-        // Flushes every port, even after one was late.
+        // Flushes every port, even after one has timed out.
         entries.iter().filter(|entry| !entry.flush(deadline)).count() == 0
     }
 
@@ -548,7 +554,7 @@ impl<C: Coding> Core<C> {
         forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
     }
 
-    /// What opens its channels.
+    /// Returns the data with which the publisher's channels are opened.
     pub(crate) fn announce(&self) -> Announce<'_, C> {
         Announce {
             node: &self.inner,
@@ -573,10 +579,10 @@ impl<C: Coding> Reload for Core<C> {
     }
 }
 
-/// Looks whether the publisher can leave its former endpoints.
+/// Checks whether the publisher can leave its former endpoints.
 impl<C: Coding> Wake for Core<C> {
     fn wake(&self) {
-        // A publication may block.
+        // Does not wait for the lock, which a blocked publication may hold.
         let Some(mut state) = self.state.try_lock() else { return self.look_soon() };
         let Some(until) = state.moving.filter(|_| !state.closed) else { return };
         let left = state.leave(Instant::now() >= until);
@@ -597,27 +603,28 @@ impl<C: Coding> Sending<C> {
         self.groups.iter().flat_map(|group| &group.outs)
     }
 
-    /// Data messages need but be encoded once and sent at one endpoint.
+    /// Whether data messages only have to be encoded once and sent at one endpoint.
     #[inline]
     fn is_simple(&self) -> bool {
         self.plain && matches!(self.groups.as_slice(), [Group { outs, .. }] if outs.len() == 1)
     }
 
-    /// The same, and they are small, and the port gathers them with others.
+    /// Whether data messages are [simple](Sending::is_simple) and small, and the port gathers them.
     #[inline]
     fn gathers(&self) -> bool {
         let only = self.groups.first().filter(|only| only.last.size <= SMALL && only.outs[0].gathering() > 0);
         only.is_some() && self.is_simple()
     }
 
-    /// The time of publication.
+    /// Returns the time of publication for the next message.
     #[inline]
     fn time_ns(&mut self) -> i64 {
         let gathering = if self.is_simple() { self.groups[0].outs[0].gathering() } else { 0 };
         self.time.of(gathering)
     }
 
-    /// The ports, if one of them may deliver in [`PortEntry::settle`]: call it without the lock.
+    /// Returns the ports if one of them may deliver in [`PortEntry::settle`], which must be called
+    /// without the lock.
     #[inline]
     fn to_settle(&self) -> Option<Entries> {
         self.entries.iter().any(|entry| entry.settles()).then(|| self.entries.clone())
@@ -627,7 +634,7 @@ impl<C: Coding> Sending<C> {
         self.outs().map(|out| (out.entry.clone(), out.channel)).collect()
     }
 
-    /// Adds groups to those that there are, and joins those of one format.
+    /// Adds groups. Merges a group into a present one with the same format.
     fn adopt(&mut self, opened: Vec<Group<C::Encoder>>) {
         for mut group in opened {
             let same = |other: &&mut Group<C::Encoder>| {
@@ -640,7 +647,7 @@ impl<C: Coding> Sending<C> {
         }
     }
 
-    /// Takes out the channels that a later one at the same endpoint replaces.
+    /// Removes and returns the channels that a later channel at the same endpoint replaces.
     fn take_replaced(&mut self) -> Vec<(Arc<PortEntry>, ChannelId)> {
         let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channels();
         let is_replaced =
@@ -650,8 +657,9 @@ impl<C: Coding> Sending<C> {
         outs.map(|out| (out.entry, out.channel)).collect()
     }
 
-    /// Takes out the endpoints whose peers have all followed, or all that are being left. Gives
-    /// each with the number of peers that have not followed.
+    /// Removes the endpoints that are being left and whose peers have all followed, or if `all`,
+    /// every endpoint that is being left. Returns each with the number of peers that have not
+    /// followed.
     fn leave(&mut self, all: bool) -> Vec<(Out, usize)> {
         let staying: Vec<_> =
             self.outs().filter(|out| !out.leaving).map(|out| (out.entry.clone(), out.channel)).collect();
@@ -707,8 +715,8 @@ impl<C: Coding> Sending<C> {
         sum
     }
 
-    /// Sends what was encoded for each format. If an endpoint refuses, the others get the message
-    /// all the same, and the error is returned.
+    /// Sends the payload of each format. If an endpoint fails, the message is still sent at the
+    /// others, and the first error is returned.
     fn send_encoded(
         &mut self,
         envelope: &Envelope<'_>,
@@ -738,8 +746,8 @@ impl<C: Coding> Sending<C> {
         failed.map_or(Ok(sum), |error| Err(error.into()))
     }
 
-    /// The payload of each format, and what the histories keep of it. Nothing is sent if one format
-    /// cannot carry the value.
+    /// Encodes the payload of each format, and the sample that its histories keep. Fails if one
+    /// format cannot carry the value; nothing has been sent then.
     fn encode_all(
         &mut self,
         value: &C::Value,
@@ -762,19 +770,19 @@ impl<C: Coding> Sending<C> {
 
 impl<E> Group<E> {
     /// Encodes values for the only endpoint until [`MESSAGES`] or [`BYTES`] are reached. Returns
-    /// why the next one cannot be encoded.
+    /// the error if the next value cannot be encoded.
     #[inline]
     fn encode_some<C: Coding<Encoder = E>>(&mut self, first: u64, values: &[C::Value]) -> Option<CodecError> {
         let most = values.len().min(MESSAGES);
         self.ends.clear();
         self.payloads.clear();
-        // The last one may begin just before the bound.
+        // The last payload may begin just before the bound.
         self.payloads.reserve(BYTES.min(most * self.last.size) + self.last.wanted());
         for (value, sequence) in values[..most].iter().zip(first..) {
             let start = self.payloads.len();
             match self.writing.encode::<C>(sequence, value, &mut self.payloads) {
-                // In one word, since sequence numbers begin at 1: an option that was just stored as
-                // two words is slow to copy as one.
+                // `NonZeroU64` keeps the anchor in one word (sequence numbers begin at 1). An
+                // option that was just stored as two words is slow to copy as one.
                 Ok(anchor) => self.ends.push((self.payloads.len(), anchor.and_then(NonZeroU64::new))),
                 Err(error) => return Some(error),
             }
@@ -800,7 +808,8 @@ impl<E> Group<E> {
         }
         let (mut alone, is_key_frame) = (Vec::new(), self.key_frames.is_some());
         let payload = match &mut self.key_frames {
-            // One that is sent as a key frame refers to no other message either.
+            // Not needed if the message itself is a key frame, which refers to no other message
+            // either.
             Some(writing) if anchor != Some(envelope.sequence) => {
                 writing.encode_alone::<C>(value, &mut alone).inspect_err(|_| self.writing.failed())?;
                 &alone
@@ -818,7 +827,8 @@ impl<E> Group<E> {
         Ok((loan, anchor, Some(sample)))
     }
 
-    /// Sends a payload at each endpoint; the last one, whose loan it is, without a copy.
+    /// Sends a payload at each endpoint. The last endpoint, which owns the loan, gets it without a
+    /// copy.
     fn send_payload(
         &self,
         envelope: &Envelope<'_>,
@@ -845,8 +855,9 @@ impl<E> Group<E> {
 }
 
 impl Out {
-    /// The number of peers here that are not at the other endpoints. A relay answers for nodes that
-    /// are somebody else there, so what counts is the number of their subscribers.
+    /// The number of peers at this endpoint that are not at the other endpoints. A relay answers
+    /// for nodes that have other ids there, so the numbers of their subscribers are compared
+    /// instead.
     fn behind(&self, there: &std::collections::BTreeMap<Id128, usize>) -> usize {
         let here = self.entry.accepting(self.channel);
         let missing = || here.iter().filter(|(node, _)| !there.contains_key(node));

@@ -1,21 +1,22 @@
-//! The time of publication, which messages of a flood share.
+//! The time of publication. Messages of a burst share it.
 
 use crate::clock;
 
-/// Messages of a flood that have the same time, at most: reading the clock costs about as much as
+/// The most messages of a burst that have the same time. Reading the clock costs about as much as
 /// gathering a small message.
 const SAME: u32 = 8;
 
 #[derive(Default)]
 pub(super) struct Time {
     wall_ns: i64,
-    /// Messages that may still have it, as long as the port gathers under this number.
+    /// The number of further messages that may have this time, while the port's number is
+    /// `gathering`.
     left: u32,
     gathering: u64,
 }
 
 impl Time {
-    /// The time of a message. `gathering` is what [`Port::gathering`] says, or 0.
+    /// Returns the time of a message. `gathering` is the number of [`Port::gathering`], or 0.
     ///
     /// [`Port::gathering`]: crate::engine::Port::gathering
     #[inline]

@@ -1,10 +1,10 @@
-//! How a publisher makes the payloads of a format.
+//! Encodes a publisher's messages as payloads of one format.
 
 use polywire_core::program::CodecError;
 
 use crate::{coding::Coding, delta::Outgoing, packing::Packing};
 
-/// Makes the payloads of one format.
+/// Encodes the payloads of one format.
 pub(crate) struct Writing<E> {
     pub(super) encoder: E,
     pub(super) packing: Option<Packing>,
@@ -19,12 +19,13 @@ pub(super) enum Deltas {
     Keys,
     /// Messages refer to earlier ones.
     Stream(Box<Outgoing>),
-    /// They could, but each message here is a key frame: not every reader reads all.
+    /// Messages could refer to earlier ones, but each message here is a key frame, since not every
+    /// reader reads all of them.
     Alone(Box<Outgoing>),
 }
 
 impl<E> Writing<E> {
-    /// Appends the payload, compressed if need be, and returns the anchor.
+    /// Appends the payload, compressed if the wire says so, and returns the anchor.
     #[inline(always)]
     pub(super) fn encode<C: Coding<Encoder = E>>(
         &mut self,
@@ -56,7 +57,7 @@ impl<E> Writing<E> {
         self.encode::<C>(1, value, out).map(|anchor| anchor.is_some())
     }
 
-    /// Forgets the last message, which could not be sent.
+    /// Records that the last message could not be sent, so that later messages do not refer to it.
     #[cold]
     pub(super) fn failed(&mut self) {
         if let Deltas::Stream(stream) | Deltas::Alone(stream) = &mut self.deltas {
@@ -64,8 +65,8 @@ impl<E> Writing<E> {
         }
     }
 
-    /// Whether messages refer to earlier ones, so that each endpoint needs payloads of its own: a
-    /// key frame that is requested at one of them concerns it alone.
+    /// Whether messages refer to earlier ones. Each endpoint then needs its own payloads, since a
+    /// key frame that is requested at one endpoint is written only there.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self.deltas, Deltas::Stream(_))
     }

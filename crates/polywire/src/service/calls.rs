@@ -1,4 +1,4 @@
-//! What a client waits for: the servers that it knows, and its calls. Takes the replies.
+//! The state of a client: the servers that it knows, and its calls. It receives the replies.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -28,19 +28,19 @@ use crate::{
 
 /// The publisher of the requests, whatever their type.
 pub(super) trait Requests: Send + Sync {
-    /// Tells servers that nobody waits for a reply any more.
+    /// Informs servers that nobody waits for a reply any more.
     fn cancel(&self, header: &RequestHeader);
-    /// Whether the peer on a link takes requests. Until it says so, it may drop them.
+    /// Checks whether the peer on a link has accepted requests. Before, the peer may drop them.
     fn is_taken_on(&self, link: LinkId) -> bool;
-    /// Why the peer on a link does not take requests. `None` if it may.
+    /// Returns why the peer on a link refuses requests. `None` if it does not refuse them.
     fn refusal_on(&self, link: LinkId) -> Option<String>;
-    /// Why somebody does not take requests now. `None` if nobody refuses them.
+    /// Returns why a peer refuses requests now. `None` if no peer refuses them.
     fn refused(&self) -> Option<String>;
 }
 
 impl<C: Coding> Requests for PublisherOf<C> {
     fn cancel(&self, header: &RequestHeader) {
-        // If the port has closed, the servers know.
+        // An error means that the port has closed, which the servers notice by themselves.
         let _ = self.send_call(None, Kind::Request, header.to_extensions().as_extensions(), |_| {});
     }
 
@@ -63,23 +63,23 @@ pub(super) struct Calls<V> {
     /// The writer of the requests.
     writer: Id128,
     node: Weak<Inner>,
-    /// Ends with the client.
+    /// The publisher of the requests, which the client owns.
     requests: Weak<dyn Requests>,
     limit: usize,
     state: Mutex<State<V>>,
 }
 
 struct State<V> {
-    /// By the writer of their replies.
+    /// The servers, by the writer of their replies.
     servers: BTreeMap<Id128, Server>,
-    /// By the sequence number of the request.
+    /// The calls, by the sequence number of the request.
     calls: BTreeMap<u64, Call<V>>,
-    /// When calls time out. Number 0 stands for those who wait for a server.
+    /// When calls time out, by sequence number. Number 0 stands for callers that wait for a server.
     deadlines: BTreeSet<(Duration, u64)>,
     wakes: Option<Duration>,
-    /// Why a server does not match, until one does.
+    /// Why a server does not match, until a server matches.
     refused: Option<String>,
-    /// Those who wait for a server.
+    /// The callers that wait for a server.
     waiting: Wakers,
     picked: u64,
     closed: bool,
@@ -91,21 +91,21 @@ struct Server {
     channels: Vec<Replies>,
     /// Calls of this client that it has not answered.
     pending: usize,
-    /// When it was picked last.
+    /// The value of `State::picked` when this server was picked last.
     picked: u64,
 }
 
 /// A channel of replies.
 struct Replies {
     link: LinkId,
-    /// The peer on the link knows that replies are taken. Before, it may drop them.
+    /// Whether the peer on the link knows that replies are received. Before, it may drop them.
     is_heard: bool,
 }
 
 struct Call<V> {
     /// The servers that have not answered.
     open: BTreeSet<Id128>,
-    /// It has failed as a whole: nothing more is waited for.
+    /// Whether the call has failed as a whole, so that it waits for nothing more.
     failed: bool,
     results: VecDeque<Result<Sample<V>, CallError>>,
     deadline: Duration,
@@ -127,7 +127,7 @@ impl<V: Send + 'static> Calls<V> {
         calls
     }
 
-    /// Whether a server can be called now, or why not.
+    /// Polls until a server can be called. The error says why none can be called.
     pub(super) fn poll_ready(&self, deadline: Duration, context: &Context<'_>) -> Poll<Result<(), CallError>> {
         let mut state = self.lock();
         if state.closed {
@@ -148,12 +148,12 @@ impl<V: Send + 'static> Calls<V> {
         Poll::Pending
     }
 
-    /// The servers that did not match are gone.
+    /// Forgets why servers did not match, because these servers are gone.
     pub(super) fn forget_refusals(&self) {
         self.lock().refused = None;
     }
 
-    /// The servers that can be called now.
+    /// Returns the servers that can be called now.
     pub(super) fn servers(&self) -> Vec<Id128> {
         self.usable(&self.lock())
     }
@@ -165,12 +165,13 @@ impl<V: Send + 'static> Calls<V> {
         state.servers.iter().filter(|(_, server)| takes(server)).map(|(writer, _)| *writer).collect()
     }
 
-    /// Why the servers that are there do not match.
+    /// Returns why the present servers do not match.
     fn refusal(&self, state: &State<V>) -> Option<String> {
         self.requests.upgrade()?.refused().or_else(|| state.refused.clone())
     }
 
-    /// The servers for a new call: all, or the one with the fewest calls. Fails if there is none.
+    /// Picks the servers for a new call: all, or the one with the fewest calls. Fails if there is
+    /// none.
     pub(super) fn pick(&self, all: bool) -> Result<Vec<Id128>, CallError> {
         let mut state = self.lock();
         if state.closed {
@@ -193,7 +194,7 @@ impl<V: Send + 'static> Calls<V> {
         Ok(picked)
     }
 
-    /// A request is about to be sent to these servers.
+    /// Records a call whose request is about to be sent to these servers.
     pub(super) fn begin(&self, sequence: u64, servers: Vec<Id128>, deadline: Duration) {
         let mut state = self.lock();
         let call = Call {
@@ -214,7 +215,7 @@ impl<V: Send + 'static> Calls<V> {
         self.arm(state);
     }
 
-    /// The next result of a call; `None` if there is none any more.
+    /// Polls for the next result of a call. `None` if no more results follow.
     pub(super) fn poll_result(
         &self,
         sequence: u64,
@@ -232,7 +233,7 @@ impl<V: Send + 'static> Calls<V> {
         Poll::Pending
     }
 
-    /// Nobody waits for the call's replies any more. Tells the servers that have not answered.
+    /// Ends a call whose replies nobody waits for. Informs the servers that have not answered.
     pub(super) fn end(&self, sequence: u64) {
         let (open, one) = {
             let mut state = self.lock();
@@ -248,7 +249,7 @@ impl<V: Send + 'static> Calls<V> {
         }
     }
 
-    /// Has the timer wake this client when the next call times out.
+    /// Sets the timer to wake this client when the next call times out.
     fn arm(&self, mut state: MutexGuard<'_, State<V>>) {
         let Some((next, _)) = state.deadlines.first().copied() else { return };
         if state.wakes.is_some_and(|wakes| wakes <= next) {
@@ -266,7 +267,7 @@ impl<V: Send + 'static> Calls<V> {
         self.state.lock()
     }
 
-    /// Ends all calls, and those to come.
+    /// Ends all calls, and refuses new ones.
     pub(super) fn close(&self) {
         let waiting: Vec<Wakers> = {
             let mut state = self.lock();
@@ -297,8 +298,8 @@ impl<V> Default for State<V> {
 }
 
 impl<V> State<V> {
-    /// A server has answered a call, or will not. Gives those who wait for it. Ignores a server
-    /// that was not asked, or has answered.
+    /// Records that a server has answered a call, or will not. Returns the wakers of the call. Does
+    /// nothing if the server was not asked, or has answered before.
     fn settle(&mut self, sequence: u64, server: Id128, result: Result<Sample<V>, CallError>) -> Wakers {
         let call = self.calls.get_mut(&sequence).filter(|call| call.open.contains(&server));
         let Some(call) = call else { return Wakers::default() };
@@ -311,7 +312,7 @@ impl<V> State<V> {
         waiting
     }
 
-    /// The call has failed for all servers that have not answered.
+    /// Fails the call for all servers that have not answered. Returns the wakers of the call.
     fn fail(&mut self, sequence: u64, error: CallError) -> Wakers {
         let call = self.calls.get_mut(&sequence).filter(|call| !call.open.is_empty() && !call.failed);
         let Some(call) = call else { return Wakers::default() };
@@ -409,7 +410,7 @@ impl<V: Send + 'static> Take<V> for Calls<V> {
 }
 
 impl<V: Send + 'static> Watcher for Calls<V> {
-    /// A server may have refused the requests that are under way.
+    /// Fails the calls to servers that refuse requests now.
     fn answered(&self) {
         let Some(requests) = self.requests.upgrade() else { return };
         let waiting: Vec<Wakers> = {

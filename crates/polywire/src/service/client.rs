@@ -23,7 +23,7 @@ use crate::{
     subscriber::{Sample, Subscription},
 };
 
-/// Calls of one client that may be under way, by default.
+/// The default limit on calls of one client that are under way.
 const PENDING: usize = 1024;
 
 /// Options of a client. [`ClientBuilder::open`] makes it.
@@ -39,7 +39,8 @@ impl<Q: Coding, R: Coding> ClientBuilder<Q, R> {
     }
 
     /// Sets the quality of service, [`Qos::services`] by default: reliability, partition, latency
-    /// budget and transport priority. History has no meaning here; other policies are refused.
+    /// budget and transport priority. History has no meaning for a client; other policies are
+    /// refused.
     pub fn qos(mut self, qos: Qos) -> Result<Self, NodeError> {
         self.qos = check(qos)?;
         Ok(self)
@@ -86,8 +87,8 @@ impl<Q: Coding, R: Coding> Drop for ClientOf<Q, R> {
 }
 
 impl<Q: Coding, R: Coding> ClientOf<Q, R> {
-    /// Calls one server and waits for its reply: waits first for a server, if there is none. Of
-    /// several servers, it takes the one with the fewest calls of this client. Blocks for at most
+    /// Calls one server and waits for its reply. If there is no server, first waits for one. Of
+    /// several servers, picks the one with the fewest calls of this client. Blocks for at most
     /// `timeout`, and as [`PublisherOf::publish`] does.
     pub fn call(&self, request: &Q::Value, timeout: Duration) -> Result<R::Value, CallError> {
         block_on(self.call_async(request, timeout))
@@ -101,8 +102,8 @@ impl<Q: Coding, R: Coding> ClientOf<Q, R> {
         Ok(self.send_one(request, deadline)?.await?.value)
     }
 
-    /// Waits until a server can be called. Fails with [`CallError::NoServer`] at the time-out, and
-    /// at once if there are servers of which none matches.
+    /// Waits until a server can be called. Fails with [`CallError::NoServer`] at the time-out.
+    /// Fails at once if there are servers and none of them matches.
     pub async fn ready(&self, timeout: Duration) -> Result<(), CallError> {
         self.until_ready(clock::now().saturating_add(timeout)).await
     }
@@ -113,19 +114,19 @@ impl<Q: Coding, R: Coding> ClientOf<Q, R> {
     }
 
     /// Sends a request to one server. Fails with [`CallError::NoServer`] if there is none now. The
-    /// reply comes by the [`Reply`], within `timeout` from now.
+    /// [`Reply`] receives the reply, or fails after `timeout`.
     pub fn request(&self, request: &Q::Value, timeout: Duration) -> Result<Reply<R::Value>, CallError> {
         self.forget_refusals();
         self.send_one(request, clock::now().saturating_add(timeout))
     }
 
-    /// Sends a request to all servers that are there now. Each gives one reply or error.
+    /// Sends a request to all servers that are known now. Each gives one reply or error.
     pub fn request_all(&self, request: &Q::Value, timeout: Duration) -> Result<Replies<R::Value>, CallError> {
         self.forget_refusals();
         self.send(request, true, clock::now().saturating_add(timeout)).map(Replies)
     }
 
-    /// The servers that can be called now, by the writers of their replies.
+    /// Returns the servers that can be called now, as the ids of the writers of their replies.
     pub fn servers(&self) -> Vec<Id128> {
         self.calls.servers()
     }
@@ -135,7 +136,8 @@ impl<Q: Coding, R: Coding> ClientOf<Q, R> {
         &self.service
     }
 
-    /// A request to fill and send. Records to send must come from here or be clones of such.
+    /// Returns a request to fill and send. A record to send must come from this method, or be a
+    /// clone of one that does.
     pub fn default_request(&self) -> Q::Value {
         self.requests.default_value()
     }
@@ -170,11 +172,11 @@ impl<Q: Coding, R: Coding> ClientOf<Q, R> {
             })
         });
         sent?;
-        // A request that was sent has a number.
+        // A request that was sent has a sequence number, so `call` is set.
         call.ok_or(CallError::Closed)
     }
 
-    /// Forgets why servers did not match that are gone by now.
+    /// Forgets why servers did not match, if these servers are gone by now.
     fn forget_refusals(&self) {
         if self.replies.status().unreadable == 0 {
             self.calls.forget_refusals();
@@ -195,8 +197,8 @@ impl<V: Send + 'static> Drop for Call<V> {
     }
 }
 
-/// The reply of one server: a future, or to be waited for. Dropping it cancels the call: the server
-/// can see that nobody waits any more: [`RequestOf::is_cancelled`](super::RequestOf::is_cancelled).
+/// The reply of one server, as a future or by [`Reply::wait`]. Dropping it cancels the call, which
+/// the server sees by [`RequestOf::is_cancelled`](super::RequestOf::is_cancelled).
 ///
 /// ```
 /// use polywire::{Node, service::{CallError, Reply}};
@@ -228,7 +230,7 @@ impl<V: Send + 'static> Drop for Call<V> {
 pub struct Reply<V: Send + 'static>(Call<V>);
 
 impl<V: Send + 'static> Reply<V> {
-    /// Blocks until the reply has come, or the call has failed.
+    /// Blocks until the reply has arrived, or the call has failed.
     pub fn wait(self) -> Result<Sample<V>, CallError> {
         block_on(self)
     }

@@ -11,11 +11,12 @@ pub enum CallError {
     /// Nobody serves the service at this endpoint.
     #[error("nobody serves it")]
     NoServer,
-    /// No reply came in time. The server may still be at work; it is told that nobody waits.
+    /// No reply arrived in time. The server may still be working on the request; it is informed
+    /// that nobody waits.
     #[error("no reply in time")]
     TimedOut,
-    /// The server was there when the request was sent, and has gone: it closed, died, or its link
-    /// broke. It may have done what was asked for.
+    /// The server was present when the request was sent, and is gone: it closed or died, or its
+    /// link broke. It may have executed the request.
     #[error("server {server} has gone")]
     ServerGone {
         /// The server, by the writer of its replies.
@@ -27,22 +28,22 @@ pub enum CallError {
         /// Which type or policy, and why.
         reason: String,
     },
-    /// The rules of one of the nodes do not allow it: [`access`](crate::access).
+    /// The rules of access of one of the nodes do not allow the call: [`access`](crate::access).
     #[error("{reason}")]
     Denied {
-        /// What is not allowed to whom.
+        /// Which peer may not do what.
         reason: String,
     },
     /// The server replied with an error.
     #[error("{0}")]
     Remote(RemoteError),
-    /// A reply came, and cannot be read.
+    /// A reply arrived that cannot be decoded.
     #[error("cannot read the reply: {reason}")]
     Undecodable {
-        /// What is wrong with it.
+        /// What is wrong with the reply.
         reason: String,
     },
-    /// The client has as many calls under way as it may have: [`ClientBuilder::pending`].
+    /// The client has reached its limit of calls under way: [`ClientBuilder::pending`].
     ///
     /// [`ClientBuilder::pending`]: super::ClientBuilder::pending
     #[error("{limit} calls are under way already")]

@@ -41,8 +41,8 @@
 //! ```
 //!
 //! A service has a topic for requests and one for replies; `spec/services.md` has their names and
-//! the bytes. What holds for topics holds for services: formats, engines, evolution of types,
-//! quality of service ([`Qos::services`](crate::qos::Qos::services)), and the rules of access.
+//! the bytes. Services support what topics support: formats, engines, evolution of types, quality
+//! of service ([`Qos::services`](crate::qos::Qos::services)), and the rules of access.
 //!
 //! Nothing is retried: a request is served at most once.
 
@@ -70,7 +70,7 @@ use crate::{
     wire::Wire,
 };
 
-/// A service, and where it is.
+/// The name of a service with its node, its wire, and the codings of its requests and replies.
 struct Place<Q, R> {
     node: Node,
     service: String,
@@ -79,8 +79,8 @@ struct Place<Q, R> {
     replies: R,
 }
 
-/// Services of a node. A service has the wire that is configured for the topic of its name, unless
-/// one is given.
+/// Services of a node. Unless a wire is given, a service has the wire that is configured for the
+/// topic with the service's name.
 impl Node {
     /// Serves requests of one Rust type with replies of another. Fails as
     /// [`Node::publisher_on`](crate::Node::publisher_on) does.
@@ -164,7 +164,7 @@ impl Node {
     }
 }
 
-/// [`Qos::services`] without the history: the bounds of clients and servers take its place.
+/// Returns [`Qos::services`] without the history, which the limits of clients and servers replace.
 fn services() -> Qos {
     Qos::services().history(History::KeepAll)
 }

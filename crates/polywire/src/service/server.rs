@@ -1,4 +1,5 @@
-//! The server's side: taking requests by blocking, as a stream or by callback, and answering them.
+//! The server's side: receiving requests by blocking, as a stream or by callback, and answering
+//! them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -38,7 +39,7 @@ use crate::{
     },
 };
 
-/// Requests that a server has at a time, by default.
+/// The default limit on requests that a server has at a time.
 const CONCURRENT: usize = 256;
 
 /// Options of a service. [`ServiceBuilder::open`] makes a server to receive from,
@@ -61,8 +62,8 @@ impl<Q: Coding, R: Coding> ServiceBuilder<Q, R> {
         Ok(self)
     }
 
-    /// Sets how many requests the server has at a time, waiting or being served: 256 by default.
-    /// Further ones get the error [`RemoteCode::Busy`].
+    /// Sets how many requests the server may have at a time, waiting or being served: 256 by
+    /// default. Further requests get the error [`RemoteCode::Busy`].
     pub fn concurrent(mut self, requests: usize) -> Self {
         self.concurrent = requests;
         self
@@ -75,16 +76,16 @@ impl<Q: Coding, R: Coding> ServiceBuilder<Q, R> {
         let publish = node.publish_of(&rpc::reply_topic(&service), Some(&wire), replies)?;
         let (id, replies) = (publish.writer(), OnceLock::new());
         let server = Arc::new(Serving { id, replies, concurrent, state: Mutex::default() });
-        // Requests first: a client that sees the replies may send at once.
+        // The subscription opens first: a client that discovers the replies may send at once.
         let subscribe = node.subscribe_of(&rpc::request_topic(&service), Some(&wire), requests)?;
         let requests = subscribe.qos(qos.clone())?.hand_to(server.clone());
         let _ = server.replies.set(publish.qos(qos)?.alone().open()?);
         Ok(ServiceOf { service, server, requests: Arc::new(requests) })
     }
 
-    /// Answers requests by a callback, on so many threads of its own. An `Err` becomes an error of
-    /// the code [`RemoteCode::Failed`] with its text, and so does a panic. Fails if a thread cannot
-    /// be started.
+    /// Answers requests by a callback, on this number of threads. If the callback returns an `Err`
+    /// or panics, the client gets an error of the code [`RemoteCode::Failed`] with a text. Fails if
+    /// a thread cannot be started.
     pub fn on_request<E: Display>(
         self,
         threads: usize,
@@ -116,7 +117,7 @@ impl<Q: Coding, R: Coding> ServiceBuilder<Q, R> {
 pub type Service<Q, R> = ServiceOf<Typed<Q>, Typed<R>>;
 
 /// A server: receives requests from a queue, by blocking or as a stream. Dropping it fails the
-/// calls that it has not answered, at once.
+/// requests that wait in the queue, at once.
 ///
 /// There is an example at [`service`](super).
 pub struct ServiceOf<Q: Coding, R: Coding> {
@@ -134,8 +135,8 @@ impl<Q: Coding, R: Coding> ServiceOf<Q, R> {
         block_on(std::future::poll_fn(|context| self.poll(context)))
     }
 
-    /// Waits for the next request, for at most `timeout`. If none has come, the thread is unparked
-    /// when the next one does.
+    /// Waits for the next request, for at most `timeout`. After a time-out, the next request that
+    /// arrives still unparks the thread.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<RequestOf<Q, R>> {
         block_until(Instant::now() + timeout, |context| self.poll(context)).flatten()
     }
@@ -145,7 +146,7 @@ impl<Q: Coding, R: Coding> ServiceOf<Q, R> {
         std::iter::from_fn(|| self.recv())
     }
 
-    /// Takes no more requests. Those that wait can still be received.
+    /// Accepts no more requests. Requests that wait can still be received.
     pub fn close(&self) {
         self.server.close();
     }
@@ -200,8 +201,9 @@ impl<Q: Coding, R: Coding> Drop for ServiceOf<Q, R> {
     }
 }
 
-/// Keeps a service with a callback installed. Dropping it waits for the calls that run, unless the
-/// drop happens inside the callback.
+/// Keeps a service with a callback open. Dropping it accepts no more requests, and waits until the
+/// waiting and running ones are answered. A drop inside the callback does not wait for that
+/// callback.
 pub struct Server {
     threads: Vec<JoinHandle<()>>,
     close: Box<dyn Fn() + Send + Sync>,
@@ -221,13 +223,14 @@ impl Drop for Server {
 /// A request of values of Rust types.
 pub type Request<Q, R> = RequestOf<Typed<Q>, Typed<R>>;
 
-/// A request that a server has received. Whoever has it replies or fails it, on any thread; dropped
-/// without that, it fails by itself.
+/// A request that a server has received. The application replies to it or fails it, on any thread.
+/// If it is dropped without an answer, it fails.
 pub struct RequestOf<Q: Coding, R: Coding> {
     value: Q::Value,
     ticket: Ticket,
     server: Arc<Serving<Q::Value, R>>,
-    /// As long as clients see the server, it refuses the requests that are still on their way.
+    /// Keeps the subscription: while clients see the server, requests that still arrive are
+    /// refused.
     _requests: Arc<Subscription>,
     answered: bool,
     span: Span,
@@ -244,19 +247,20 @@ impl<Q: Coding, R: Coding> RequestOf<Q, R> {
         &self.ticket.info
     }
 
-    /// Whether nobody waits for the reply any more: the client has cancelled the call, its time is
-    /// over, or it has gone.
+    /// Checks whether nobody waits for the reply any more: the client has cancelled the call or is
+    /// gone, or the call has timed out.
     pub fn is_cancelled(&self) -> bool {
         self.ticket.cancelled.load(Ordering::Acquire)
     }
 
-    /// A reply to fill. Records to reply with must come from here or be clones of such.
+    /// Returns a reply to fill. A record to reply with must come from this method, or be a clone of
+    /// one that does.
     pub fn default_reply(&self) -> R::Value {
         self.server.default_reply()
     }
 
-    /// Sends the reply. If nobody waits for it any more, it is not sent. If the format cannot
-    /// represent it, the client gets that as an error. Blocks as [`PublisherOf::publish`] does.
+    /// Sends the reply, unless nobody waits for it any more. If the format cannot represent the
+    /// value, the client gets an error. Blocks as [`PublisherOf::publish`] does.
     pub fn reply(mut self, value: &R::Value) -> Result<Sent, PublishError> {
         self.answered = true;
         self.span.in_scope(|| self.server.reply(&self.ticket, value))
@@ -270,9 +274,10 @@ impl<Q: Coding, R: Coding> RequestOf<Q, R> {
     }
 
     fn answer<E: Display>(self, callback: &(impl Fn(&Q::Value, &Self) -> Result<R::Value, E> + ?Sized)) {
-        // What the callback leaves behind is dropped with the request.
+        // State of the callback that a panic leaves inconsistent is dropped with the request.
         match catch_unwind(AssertUnwindSafe(|| self.span.in_scope(|| callback(&self.value, &self)))) {
-            // The client learns of a reply that cannot be encoded, and of a port that has closed.
+            // The error is ignored: the client is informed of a reply that cannot be encoded, and
+            // notices a closed port by itself.
             Ok(Ok(value)) => drop(self.reply(&value)),
             Ok(Err(error)) => self.fail(&error.to_string()),
             Err(_) => self.fail("the server panicked"),
@@ -301,11 +306,11 @@ impl Ticket {
     }
 }
 
-/// What the parts of a server share.
+/// The state that the parts of a server share.
 struct Serving<V, R: Coding> {
     /// The writer of the replies.
     id: Id128,
-    /// Set when the server is open.
+    /// The publisher of the replies, which is set when the server is open.
     replies: OnceLock<PublisherOf<R>>,
     concurrent: usize,
     state: Mutex<State<V>>,
@@ -315,7 +320,7 @@ struct State<V> {
     waiting: VecDeque<(V, Ticket)>,
     /// All requests that wait or are being served, and whether they are cancelled.
     active: BTreeMap<SampleIdentity, Arc<AtomicBool>>,
-    /// Open channels by client.
+    /// The number of open channels of each client.
     clients: BTreeMap<Id128, usize>,
     receivers: Wakers,
     closed: bool,
@@ -335,7 +340,7 @@ impl<V> Default for State<V> {
 
 impl<V, R: Coding> Serving<V, R> {
     fn default_reply(&self) -> R::Value {
-        // Requests are received from an open server.
+        // Requests are received from an open server, so `replies` is set.
         self.replies.wait().default_value()
     }
 
@@ -361,7 +366,7 @@ impl<V, R: Coding> Serving<V, R> {
     fn refuse(&self, request: SampleIdentity, error: RemoteError) {
         let header = ReplyHeader { request, error: Some(error) };
         if let Some(replies) = self.replies.get() {
-            // If the port has closed, the client knows.
+            // An error means that the port has closed, which the client notices by itself.
             let _ = replies.send_call(None, Kind::Reply, header.to_extensions().as_extensions(), |_| {});
         }
     }
@@ -375,7 +380,8 @@ impl<V, R: Coding> Serving<V, R> {
         receivers.wake();
     }
 
-    /// Lets a request wait for the application, unless the server has too many.
+    /// Queues a request for the application. Fails if the server has closed or has too many
+    /// requests.
     fn admit(&self, info: Info, value: V) -> Result<(), RemoteError> {
         let receivers = {
             let mut state = self.lock();

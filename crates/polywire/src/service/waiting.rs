@@ -1,4 +1,4 @@
-//! Waiting: for futures on a thread, and the wakers of those who wait for one thing.
+//! Blocks threads on futures, and collects the wakers of threads and tasks that wait.
 
 use std::{
     pin::pin,
@@ -18,8 +18,8 @@ impl Wake for Unpark {
 }
 
 thread_local! {
-    /// The waker of this thread. A thread that waits for the same thing again and again is one of
-    /// its [`Wakers`] only once.
+    /// The waker of this thread. It is always the same, so [`Wakers`] holds it only once, however
+    /// often the thread waits.
     static HERE: Waker = Waker::from(Arc::new(Unpark(thread::current())));
 }
 
@@ -36,7 +36,7 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Polls until there is something, or `deadline`.
+/// Polls on this thread until `poll` is ready. `None` if that takes until `deadline`.
 pub(super) fn block_until<T>(deadline: Instant, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
     let waker = HERE.with(Waker::clone);
     let mut context = Context::from_waker(&waker);
@@ -49,7 +49,7 @@ pub(super) fn block_until<T>(deadline: Instant, mut poll: impl FnMut(&mut Contex
     }
 }
 
-/// Those who wait. Each is there once, however often it polls.
+/// The wakers of those that wait for one event. Each is held once, however often it is added.
 #[derive(Debug, Default)]
 pub(super) struct Wakers(Vec<Waker>);
 
@@ -60,7 +60,7 @@ impl Wakers {
         }
     }
 
-    /// All of them, to be woken without a lock.
+    /// Takes all wakers, so that the caller can wake them without a lock.
     pub(super) fn take(&mut self) -> Wakers {
         std::mem::take(self)
     }
@@ -87,7 +87,7 @@ mod tests {
             assert_eq!(waited, None);
         }
         assert_eq!(wakers.0.len(), 1);
-        // It is unparked also if it has stopped waiting.
+        // The thread is unparked even if it has stopped waiting.
         wakers.take().wake();
         let start = Instant::now();
         thread::park_timeout(Duration::from_secs(60));

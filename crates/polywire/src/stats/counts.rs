@@ -1,5 +1,5 @@
-//! The counters that publishers and links keep, and those of publishers and subscribers that have
-//! gone.
+//! The counters of publishers and links, and the sums of publishers and subscribers that have
+//! closed.
 
 use std::{
     collections::BTreeMap,
@@ -13,15 +13,15 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::TopicStats;
 
-/// Topics whose counts are kept after their last publisher and subscriber have gone. The counts of
-/// more topics are summed up under the name [`OTHERS`].
+/// The most topics whose counts are kept after their last publisher and subscriber have closed. The
+/// counts of further topics are summed under the name [`OTHERS`].
 const TOPICS: usize = 4096;
 
-/// Stands for all topics beyond [`TOPICS`]. No topic has an empty name.
+/// The name that stands for all topics beyond [`TOPICS`]. No topic has an empty name.
 const OTHERS: &str = "";
 
-/// What a publisher counts. Only its own thread writes, under the publisher's lock, so that a plain
-/// store does; anybody reads.
+/// The counters of one publisher. Only the holder of the publisher's lock writes them, so a plain
+/// store is enough. Any thread may read them.
 #[derive(Debug, Default)]
 pub(crate) struct SenderCounts {
     topic: String,
@@ -31,7 +31,8 @@ pub(crate) struct SenderCounts {
 }
 
 impl SenderCounts {
-    /// Counts messages, and bytes of all of them. The caller holds the publisher's lock.
+    /// Adds messages, the bytes of all their payloads, and drops. The caller holds the publisher's
+    /// lock.
     #[inline]
     pub(crate) fn count(&self, messages: usize, bytes: usize, dropped: usize) {
         add(&self.sent, messages as u64);
@@ -63,7 +64,7 @@ fn add(to: &AtomicU64, more: u64) {
     to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
-/// What a link counts for a channel, under the link's lock.
+/// The counters that a link keeps for one channel, under the link's lock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReceiverCounts {
     pub(crate) messages: u64,
@@ -88,27 +89,28 @@ impl ReceiverCounts {
     }
 }
 
-/// The counts of publishers, and those of subscribers and channels that have gone.
+/// The counters of open publishers, and the sums of publishers, subscribers and channels that have
+/// closed.
 #[derive(Debug, Default)]
 pub(crate) struct Totals(Mutex<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
-    /// By the address of their counts, which their publishers share.
+    /// The counters of open publishers, shared with them, by the address of the counters.
     senders: BTreeMap<usize, Arc<SenderCounts>>,
-    /// Of what has gone, by topic.
+    /// The sums of all that has closed, by topic.
     ended: BTreeMap<String, TopicStats>,
 }
 
 impl Totals {
-    /// The counts of a new publisher.
+    /// Makes the counters of a new publisher.
     pub(crate) fn sender(&self, topic: &str) -> Arc<SenderCounts> {
         let counts = Arc::new(SenderCounts { topic: topic.into(), ..SenderCounts::default() });
         self.lock().senders.insert(Arc::as_ptr(&counts).addr(), counts.clone());
         counts
     }
 
-    /// A publisher has gone: its counts stay.
+    /// Adds the counts of a publisher that closes to the sums of its topic, once.
     pub(crate) fn end_sender(&self, counts: &Arc<SenderCounts>) {
         let mut counted = self.lock();
         if counted.senders.remove(&Arc::as_ptr(counts).addr()).is_some() {
@@ -116,12 +118,12 @@ impl Totals {
         }
     }
 
-    /// Keeps the counts of something else that has gone.
+    /// Adds the counts of a subscriber or channel that closes to the sums of its topic.
     pub(crate) fn end(&self, stats: &TopicStats) {
         self.lock().add(stats);
     }
 
-    /// All counts, by topic.
+    /// Returns all counts, by topic.
     pub(crate) fn read(&self) -> BTreeMap<String, TopicStats> {
         let counted = self.lock();
         let mut all = counted.ended.clone();
@@ -134,7 +136,7 @@ impl Totals {
     }
 }
 
-/// Adds to the sum of a topic.
+/// Adds counts to the sums of their topic.
 pub(crate) fn add_to(all: &mut BTreeMap<String, TopicStats>, stats: &TopicStats) {
     let fresh = || TopicStats { topic: stats.topic.clone(), ..TopicStats::default() };
     all.entry(stats.topic.clone()).or_insert_with(fresh).add(stats);
@@ -145,7 +147,7 @@ impl Counted {
         let all = &mut self.ended;
         let has_room = all.len() < TOPICS || all.contains_key(&stats.topic);
         let topic = if has_room { stats.topic.clone() } else { OTHERS.into() };
-        // What has gone is no longer there, and has nothing in its queue.
+        // A closed publisher or subscriber is not present any more, and has nothing in its queue.
         add_to(all, &TopicStats { topic, publishers: 0, subscribers: 0, queued: 0, ..stats.clone() });
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use polywire_derive::Message;
 
-/// Buckets for each power of two, as a power of two.
+/// The number of buckets for each power of two is two to this power.
 const PART_BITS: u32 = 2;
 /// The first bucket ends at 2^10 ns.
 const FIRST_BIT: u32 = 10;
@@ -20,12 +20,12 @@ const BUCKETS: usize = ((LAST_BIT - FIRST_BIT) << PART_BITS) as usize + 2;
 /// clocks are synchronised. If the sender's clock is ahead by more than the message took, the
 /// difference is negative: such a message counts in `negative`, and in nothing else.
 ///
-/// Of each publisher, a subscriber measures the first 64 messages and then each eighth.
+/// A subscriber measures the first 64 messages of each channel, and then every eighth.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Polywire::Latencies")]
 #[non_exhaustive]
 pub struct Latencies {
-    /// Messages measured whose latency is not negative.
+    /// Measured messages whose latency is not negative.
     pub count: u64,
     /// Sum of their latencies, in nanoseconds.
     pub sum_ns: u64,
@@ -37,7 +37,8 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// The upper bound of a bucket in nanoseconds; `None` for the last one, which has none.
+    /// Returns the upper bound of a bucket in nanoseconds; `None` for the last bucket, which has
+    /// none.
     ///
     /// ```
     /// use polywire::stats::Latencies;
@@ -51,9 +52,9 @@ impl Latencies {
         (bucket + 1 < BUCKETS).then(|| (parts + part) << (FIRST_BIT + octave - PART_BITS))
     }
 
-    /// The latency in nanoseconds that a part of the messages, from 0 to 1, did not exceed: the
-    /// upper bound of the bucket that it lies in, which is at most a quarter above the true value.
-    /// `None` if nothing was measured. Above 69 s it is `u64::MAX`.
+    /// Returns the latency in nanoseconds that a part of the messages, from 0 to 1, did not exceed.
+    /// The result is the upper bound of a bucket, at most a quarter above the true value, or 1024
+    /// if that is larger. `None` if nothing was measured; `u64::MAX` above 69 s.
     pub fn quantile(&self, part: f64) -> Option<u64> {
         let total: u64 = self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count));
         if total == 0 {
@@ -68,7 +69,7 @@ impl Latencies {
         Some(within.and_then(Latencies::bound_ns).unwrap_or(u64::MAX))
     }
 
-    /// What came between an earlier distribution and this one.
+    /// Returns the distribution of the messages that were added after the state `earlier`.
     ///
     /// ```
     /// use polywire::stats::Latencies;
@@ -137,7 +138,7 @@ impl Histogram {
     }
 }
 
-/// The bucket of a latency: a bucket has its upper bound, but not its lower one.
+/// Returns the index of a latency's bucket. A bucket includes its upper bound, not its lower one.
 fn bucket_of(latency_ns: u64) -> usize {
     let below = latency_ns.saturating_sub(1);
     match below.checked_ilog2() {

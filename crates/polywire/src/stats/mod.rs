@@ -1,13 +1,13 @@
-//! What a node counts: messages, bytes, losses by reason, latencies, queues and links.
+//! Statistics of a node: messages, bytes, losses by reason, latencies, queues and links.
 //!
-//! A node counts all the time, since counting costs next to nothing; it computes the sums only when
-//! somebody asks. There are three ways to ask: [`Node::stats`](crate::Node::stats) returns a
+//! A node counts all the time, because counting costs next to nothing; it computes the sums only on
+//! request. There are three ways to get them: [`Node::stats`](crate::Node::stats) returns a
 //! [`NodeStats`], the topic [`STATS_TOPIC`](crate::directory::STATS_TOPIC) carries one each second
-//! while somebody subscribes to it, and [`NodeStats::prometheus`] is the same as text for
+//! while somebody subscribes to it, and [`NodeStats::prometheus`] formats them as text for
 //! Prometheus, which a node serves over HTTP if `[node] metrics` names an address.
 //!
-//! Counts begin with the node and never go down: those of a publisher or a subscriber that has gone
-//! stay in the sums of its topic.
+//! Counters begin at 0 when the node is made, and never decrease. The counts of a publisher or
+//! subscriber that has closed stay in the sums of its topic.
 //!
 //! ```
 //! use polywire::{Node, stats::{Latencies, LinkCounts, NodeStats, TopicStats}};
@@ -48,7 +48,7 @@ pub(crate) use self::{
 
 /// The counts of a node at one moment.
 ///
-/// The type is also that of the topic [`STATS_TOPIC`](crate::directory::STATS_TOPIC).
+/// The topic [`STATS_TOPIC`](crate::directory::STATS_TOPIC) has messages of this type.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Polywire::NodeStats")]
 #[non_exhaustive]
@@ -64,19 +64,20 @@ pub struct NodeStats {
     pub uptime_ns: u64,
     /// Processor time that the process has used, in nanoseconds.
     pub cpu_ns: u64,
-    /// Memory of the process that is in RAM, in bytes. 0 where the system does not say.
+    /// Memory of the process that is in RAM, in bytes. 0 if the system does not report it.
     pub memory_bytes: u64,
-    /// Programs that the process has compiled, or begun to interpret because it could not.
+    /// Programs of encoders and decoders that the process has compiled. A program that it could not
+    /// compile and interprets instead counts too.
     pub compiled: u64,
     /// Time that the process spent on compiling programs, in nanoseconds.
     pub compile_ns: u64,
     /// Channels that the node announces now.
     pub announced: u32,
-    /// Channels that peers announce to it now.
+    /// Channels that peers announce to the node now.
     pub discovered: u32,
     /// Packets that the node has sent again because a peer lacked them (`udp-reliable`).
     pub retransmitted: u64,
-    /// What the rules of access have denied to peers.
+    /// How often the rules of access have denied something to a peer.
     pub denied: u64,
     /// Topics that are left out of `topics`, and links that are left out of `links`, because there
     /// are more than 4096. Always 0 in [`Node::stats`](crate::Node::stats).
@@ -101,11 +102,11 @@ pub struct TopicStats {
     /// Bytes of their payloads on the wire.
     pub sent_bytes: u64,
     /// How often a message was dropped for a peer when it was published, because the peer's queue
-    /// was full. What is dropped later, to make room, counts in [`LinkCounts::dropped`].
+    /// was full. Messages that are dropped later, to make room, count in [`LinkCounts::dropped`].
     pub dropped: u64,
     /// Subscribers that the node has now.
     pub subscribers: u32,
-    /// Messages that came for subscribers. A message for several of them counts once.
+    /// Messages received for subscribers. A message for several of them counts once.
     pub received: u64,
     /// Bytes of their payloads on the wire.
     pub received_bytes: u64,
@@ -115,15 +116,15 @@ pub struct TopicStats {
     pub lost: u64,
     /// Messages that could not be decoded.
     pub undecodable: u64,
-    /// Samples in queues that newer ones of their instance replaced: history.
+    /// Samples in queues that newer samples of their instance replaced: history.
     pub replaced: u64,
-    /// Samples whose lifespan was over.
+    /// Samples whose lifespan ended before the application took them.
     pub expired: u64,
-    /// Samples that came too soon after the last one: time-based filter.
+    /// Samples published too soon after the previous one of their instance: time-based filter.
     pub filtered: u64,
     /// Samples of writers that do not own the instance: ownership.
     pub not_owner: u64,
-    /// Samples that came after ones that were published later: destination order.
+    /// Samples that arrived after a sample that was published later: destination order.
     pub superseded: u64,
     /// Samples for which the resource limits leave no room.
     pub rejected: u64,
@@ -148,24 +149,25 @@ pub struct LinkCounts {
     pub dropped: u64,
     /// Bytes that wait for the peer.
     pub queued_bytes: u64,
-    /// Messages that came from the peer for subscribers here.
+    /// Messages received from the peer for subscribers of this node.
     pub received: u64,
     /// Bytes of their payloads.
     pub received_bytes: u64,
-    /// How often the peer was silent past its lease.
+    /// How often the peer was silent for longer than its lease.
     pub silences: u64,
 }
 
-/// Topics, and links, in a message of statistics.
+/// The most topics, and the most links, in one message of statistics.
 const MOST: usize = 4096;
 
 impl NodeStats {
-    /// The counts of a topic.
+    /// Returns the counts of a topic.
     pub fn topic(&self, name: &str) -> Option<&TopicStats> {
         self.topics.iter().find(|topic| topic.topic == name)
     }
 
-    /// As many topics and links as a message has room for.
+    /// Leaves out the topics and links for which a message has no room, and counts them in
+    /// `omitted`.
     pub(crate) fn bounded(mut self) -> NodeStats {
         let (topics, links) = (self.topics.len(), self.links.len());
         self.topics.truncate(MOST);

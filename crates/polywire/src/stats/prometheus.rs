@@ -4,9 +4,9 @@ use std::fmt::{self, Write as _};
 
 use super::{Latencies, LinkCounts, NodeStats, TopicStats};
 
-/// A metric of a node.
+/// A metric of a node: name, kind, help text and value.
 type OfNode = (&'static str, &'static str, &'static str, fn(&NodeStats) -> f64);
-/// A metric with a value for each topic or link.
+/// A metric with a value for each topic or link: name, kind, help text and value.
 type Of<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
 
 const GAUGE: &str = "gauge";
@@ -24,7 +24,7 @@ const NODE: &[OfNode] = &[
     ("polywire_access_denied_total", COUNTER, "What the rules of access denied.", |of| of.denied as f64),
 ];
 
-/// A policy, and the samples that it dropped.
+/// A policy, and the number of samples that it dropped.
 type Filtered = (&'static str, fn(&TopicStats) -> u64);
 
 const TOPIC: &[Of<TopicStats>] = &[
@@ -59,7 +59,7 @@ const LINK: &[Of<LinkCounts>] = &[
     ("polywire_link_silences_total", COUNTER, "Times that the peer was silent past its lease.", |of| of.silences),
 ];
 
-/// All metrics of a node.
+/// Formats all metrics of a node.
 pub(super) fn text(stats: &NodeStats) -> String {
     let mut out = String::new();
     // Writing into a string cannot fail.
@@ -100,7 +100,8 @@ fn write(stats: &NodeStats, out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-/// A histogram for each topic with measurements. Each second bucket is enough: steps of about 1.4.
+/// Writes a histogram for each topic with measurements. Every second bucket, in steps of about 1.4,
+/// is enough.
 fn latencies(stats: &NodeStats, out: &mut String) -> fmt::Result {
     let measured = || stats.topics.iter().filter(|topic| topic.latency.count > 0 || topic.latency.negative > 0);
     let (name, node) = ("polywire_latency_seconds", Label(&stats.name));

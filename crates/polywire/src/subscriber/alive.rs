@@ -23,13 +23,14 @@ pub(super) struct Alive {
 
 struct Leased {
     lease: Duration,
-    /// Open channels.
+    /// The number of open channels.
     channels: usize,
     source: Arc<Source>,
 }
 
 impl Alive {
-    /// A channel of a writer opens, which is a sign of life. True if the writer was not alive.
+    /// Records that a channel of a writer opens, which is a sign of life. Returns true if the
+    /// writer had channels already and was not alive.
     pub(super) fn opened(&mut self, source: &Arc<Source>, lease: Duration, now: Duration) -> bool {
         let writer = source.announcement.writer;
         let known = self.writers.entry(writer).or_insert(Leased { lease, channels: 0, source: source.clone() });
@@ -38,8 +39,8 @@ impl Alive {
         began && !first
     }
 
-    /// A channel has ended. A writer without channels is neither alive nor not alive. True if it
-    /// was not alive.
+    /// Records that a channel has ended. A writer without channels is neither alive nor not alive.
+    /// Returns true if this was the last channel of a writer that was not alive.
     pub(super) fn closed(&mut self, writer: Id128) -> bool {
         let Some(known) = self.writers.get_mut(&writer) else { return false };
         known.channels -= 1;
@@ -50,19 +51,19 @@ impl Alive {
         gone && !self.leases.left(writer)
     }
 
-    /// A sign of life. True if the writer was not alive.
+    /// Records a sign of life. Returns true if the writer was not alive.
     pub(super) fn heard(&mut self, writer: Id128, now: Duration) -> bool {
         self.writers.get(&writer).is_some_and(|known| self.leases.heard(writer, known.lease, now))
     }
 
-    /// The writers whose leases have lapsed.
+    /// Returns the writers whose leases have lapsed since the last call.
     pub(super) fn lapsed(&mut self, now: Duration) -> Vec<Arc<Source>> {
         let lapsed = self.leases.lapsed(now);
         lapsed.iter().filter_map(|writer| self.writers.get(writer)).map(|known| known.source.clone()).collect()
     }
 }
 
-/// A channel that brings a writer's assertions.
+/// A channel that carries a writer's liveliness assertions.
 pub(super) struct PulseSlot<C: Coding> {
     pub(super) route: Arc<RouteOf<C>>,
     pub(super) writer: Id128,

@@ -17,12 +17,12 @@ pub(super) struct Inline<V> {
     parts: Mutex<Parts<V>>,
     /// Bytes of memory that the value may keep from one message to the next.
     limit: usize,
-    /// [`here`] on the thread that decodes for the callback and runs it, or 0.
+    /// The number ([`here`]) of the thread that decodes for the callback and runs it, or 0.
     running_on: AtomicUsize,
     closed: AtomicBool,
 }
 
-/// Calls that follow each other.
+/// Exclusive access to the callback, for one call or several.
 pub(super) struct Calls<'a, V> {
     inline: &'a Inline<V>,
     parts: MutexGuard<'a, Parts<V>>,
@@ -38,7 +38,7 @@ impl<V> Inline<V> {
         }
     }
 
-    /// Lets nobody else call back until the calls end.
+    /// Waits for exclusive access to the callback, which ends when the result is dropped.
     #[inline]
     pub(super) fn calls(&self) -> Calls<'_, V> {
         let parts = self.parts.lock();
@@ -46,7 +46,7 @@ impl<V> Inline<V> {
         Calls { inline: self, parts }
     }
 
-    /// Calls back with a value that was decoded before.
+    /// Calls the callback with a value that is already decoded.
     pub(super) fn give(&self, info: &Info, given: V, bytes: usize) {
         let mut calls = self.calls();
         let Some((callback, value)) = calls.parts.as_mut().filter(|_| self.is_open()) else { return };
@@ -75,9 +75,9 @@ impl<V> Inline<V> {
 }
 
 impl<V> Calls<'_, V> {
-    /// Decodes into the used value and calls back. `decode` returns the bytes by which the value
-    /// grew. The next message gets a fresh value if this one has grown too large, or if not
-    /// `again`.
+    /// Decodes into the used value and calls the callback. `decode` returns the bytes by which the
+    /// value grew. The next message gets a fresh value if this one has grown too large, if decoding
+    /// fails, or if `again` is false.
     #[inline]
     pub(super) fn call<E>(
         &mut self,
@@ -91,7 +91,7 @@ impl<V> Calls<'_, V> {
         if decoded.is_ok() {
             callback(&value.item, info);
         }
-        // How far decoding got before an error is unknown, and so is what the value has grown to.
+        // After an error, it is unknown how far decoding got and how large the value has grown.
         if !again || decoded.is_err() || value.bytes > self.inline.limit {
             *value = Weighed::new(fresh(), 0);
         }

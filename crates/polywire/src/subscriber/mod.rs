@@ -45,12 +45,12 @@ use crate::{
     wire::{Choice, Wire},
 };
 
-/// Messages that may wait for a subscriber, by default.
+/// The default for the number of messages that may wait for a subscriber.
 const QUEUE: usize = 4096;
 
-/// Bytes of memory that they may take, by default.
+/// The default for the bytes of memory that the waiting messages may take.
 const QUEUE_BYTES: usize = 64 << 20;
-/// A message received.
+/// A received message.
 ///
 /// ```
 /// use polywire::{Info, Node, Sample};
@@ -65,9 +65,9 @@ const QUEUE_BYTES: usize = 64 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Members of the types [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes)
-/// are not copied: they refer to the buffer in which the message came, and keep it. A message that
-/// is small compared to the buffer is copied as a whole.
+/// Members of the types [`SharedStr`](crate::SharedStr) and [`SharedBytes`](crate::SharedBytes) are
+/// not copied: they refer to the buffer in which the message arrived, and keep it alive. A message
+/// that is small compared to the buffer is copied as a whole.
 ///
 /// ```
 /// use polywire::{Node, SharedBytes, SharedStr};
@@ -108,22 +108,23 @@ pub struct Info {
     pub anchor: Option<u64>,
     /// Bytes of the payload on the wire, compressed if the topic is.
     pub bytes: usize,
-    /// The state of the instance after this message. `None` unless the subscriber tells instances
-    /// apart ([`Subscribe::instances`]).
+    /// The state of the instance after this message. `None` unless the subscriber distinguishes
+    /// instances ([`Subscribe::instances`]).
     pub instance: Option<InstanceState>,
     /// The writer's announcement and the link.
     pub source: Arc<Source>,
 }
 
 impl Info {
-    /// Of a message that came from `source`, with so many bytes.
+    /// Makes the metadata of a message from `source`, whose payload has so many `bytes` on the
+    /// wire.
     #[inline]
     fn new(envelope: &Envelope<'_>, bytes: usize, source: Arc<Source>) -> Info {
         let Envelope { sequence, timestamp_ns, kind, key_hash, anchor, .. } = *envelope;
         Info { sequence, timestamp_ns, kind, key_hash, anchor, bytes, instance: None, source }
     }
 
-    /// Of another message from the same source.
+    /// Replaces the metadata by that of another message from the same source.
     #[inline]
     fn set(&mut self, envelope: &Envelope<'_>, bytes: usize) {
         let Envelope { sequence, timestamp_ns, kind, key_hash, anchor, .. } = *envelope;
@@ -131,7 +132,8 @@ impl Info {
         (self.key_hash, self.anchor, self.bytes) = (key_hash, anchor, bytes);
     }
 
-    /// The topic. It is of interest if the subscriber has a pattern.
+    /// The topic of the message. If the subscriber has a pattern, messages may have different
+    /// topics.
     pub fn topic(&self) -> &str {
         &self.source.announcement.topic
     }
@@ -163,19 +165,21 @@ impl Info {
 pub struct Subscribe<C: Coding> {
     node: Node,
     places: Vec<Place>,
-    /// The wires that code gave, as far as it did. A reloaded configuration completes them anew.
+    /// The wires given in code, which may be incomplete or none. A reloaded configuration completes
+    /// them again.
     given: Vec<Wire>,
     topic: Pattern,
     coding: C,
     queue: QueueLimits,
-    /// Bounds of the queue that were set by name, and hold whatever the policies say.
+    /// Which bounds of the queue were set explicitly. The policies of history and reliability do
+    /// not change these; `max_samples` limits them all the same.
     named: Named,
     assumed: Assumed,
     qos: Qos,
     instances: bool,
 }
 
-/// Which bounds of the queue were set by name.
+/// Which bounds of the queue were set explicitly, by code or by the configuration.
 #[derive(Clone, Copy, Debug)]
 struct Named {
     messages: bool,
@@ -187,11 +191,10 @@ impl Node {
     /// Makes a subscriber at the endpoints that are configured for the topic. It reads every
     /// format.
     ///
-    /// In place of a topic, there may be a [`Pattern`]: `plant/*/pump`, `plant/**`. The subscriber
-    /// then gets all topics that fit, also those that begin later;
-    /// [`Info::topic`] says which one a message belongs to. Quality of service applies to each of
-    /// them alone, the bounds of the queue to all together. Writers whose type does not fit are
-    /// refused one by one.
+    /// `topic` may also be a [`Pattern`]: `plant/*/pump`, `plant/**`. The subscriber then receives
+    /// all topics that match, including those that appear later; [`Info::topic`] is the topic of a
+    /// message. Quality of service applies to each topic separately, the bounds of the queue to all
+    /// topics together. Each writer whose type does not fit is refused separately.
     ///
     /// ```
     /// use polywire::{Config, Node};
@@ -209,18 +212,18 @@ impl Node {
         Ok(self.subscribe::<T>(topic, None)?.open())
     }
 
-    /// Makes a subscriber at the endpoint of this wire. It reads every format, whatever the wire
-    /// names.
+    /// Makes a subscriber at the endpoint of this wire. It reads every format, whichever one the
+    /// wire names.
     pub fn subscriber_on<T: Message>(&self, topic: &str, wire: &str) -> Result<Subscriber<T>, NodeError> {
         Ok(self.subscribe::<T>(topic, Some(wire))?.open())
     }
 
-    /// Subscribes with options: size and overflow policy of the queue, callbacks.
+    /// Returns the options of a subscription: size and overflow policy of the queue, callbacks.
     pub fn subscribe<T: Message>(&self, topic: &str, wire: Option<&str>) -> Result<Subscribe<Typed<T>>, NodeError> {
         self.subscribe_of(topic, wire, Typed::default())
     }
 
-    /// Subscribes with any [`Coding`].
+    /// Returns the options of a subscription with any [`Coding`].
     pub fn subscribe_of<C: Coding>(
         &self,
         topic: &str,
@@ -230,7 +233,8 @@ impl Node {
         let pattern: Pattern = topic.parse()?;
         let given: Vec<Wire> = wire.map(str::parse).transpose()?.into_iter().collect();
         let places = self.places_for(topic, &given)?;
-        // Configuration is for both sides; this policy is one of publishers.
+        // The configuration applies to publishers and subscribers; this policy is only for
+        // publishers.
         let mut configured = self.qos_of(topic);
         configured.lifespan = None;
         Subscribe::new(self, (places, given), pattern, coding).qos(configured)
@@ -256,7 +260,7 @@ impl<C: Coding> Subscribe<C> {
             depth: None,
         };
         let named = Named { messages: configured.queue.is_some(), overflow: configured.overflow.is_some() };
-        // There is always a place.
+        // A route that decodes for a bridge has no place.
         let codec = places.first().map(|place| place.wire.codec.clone()).unwrap_or_else(|| Wire::default().codec);
         Subscribe {
             node: node.clone(),
@@ -272,9 +276,9 @@ impl<C: Coding> Subscribe<C> {
         }
     }
 
-    /// Receives at one more endpoint, at the same time. What comes at several endpoints counts
-    /// once, and the order of each writer is kept. A message that comes before its predecessors
-    /// waits for them for at most 5 s, if another endpoint may still bring them.
+    /// Receives at one more endpoint, at the same time. A message that arrives at several endpoints
+    /// counts once, and the order of each writer is kept. A message that arrives before its
+    /// predecessors waits for them for at most 5 s, if they may still arrive at another endpoint.
     ///
     /// ```
     /// use polywire::Node;
@@ -297,9 +301,9 @@ impl<C: Coding> Subscribe<C> {
     }
 
     /// Sets the schema of writers that announce none, such as programs that are not Polywire nodes.
-    /// By default it is the subscriber's own. A writer that announces no format either is assumed
-    /// to have that of the topic's wire. Such a writer may have an older version of the type: CDR
-    /// values of appendable types may then lack their last members.
+    /// The default is the subscriber's own schema. A writer that announces no format either is
+    /// assumed to have the format of the topic's wire. Such a writer may have an older version of
+    /// the type: CDR values of appendable types may then lack their last members.
     ///
     /// ```
     /// use polywire::{coding::Bytes, schema::Schema, Message, Node};
@@ -367,9 +371,9 @@ impl<C: Coding> Subscribe<C> {
     /// policies are not valid, or if the engine cannot keep one of them.
     ///
     /// Writers that offer less are refused: [`Subscriber::status`] and [`NodeEvent::Mismatch`] say
-    /// which policies do not agree, and so do their counterparts at the writer. With a history of
-    /// the last few samples, or best effort, a full queue drops the oldest messages, unless
-    /// [`Subscribe::overflow`] says otherwise.
+    /// which policies do not agree, and so do their counterparts at the writer. With keep-last
+    /// history or best-effort reliability, a full queue drops the oldest messages, unless
+    /// [`Subscribe::overflow`] sets another policy.
     ///
     /// [`NodeEvent::Mismatch`]: crate::NodeEvent::Mismatch
     ///
@@ -394,7 +398,8 @@ impl<C: Coding> Subscribe<C> {
         Ok(self)
     }
 
-    /// The quality of service as it is now: as configured, or as [`Subscribe::qos`] has set it.
+    /// The quality of service that will be requested: as configured, or as set by
+    /// [`Subscribe::qos`].
     ///
     /// ```
     /// use polywire::{Node, qos::Qos};
@@ -409,9 +414,10 @@ impl<C: Coding> Subscribe<C> {
         &self.qos
     }
 
-    /// Tells the instances of a type with a key apart: each sample has the hash of its key and the
-    /// state of its instance, and a sample of kind [`Kind::Unregister`] tells when the last writer
-    /// of an instance is gone. [`Subscriber::take_instance`] takes the samples of one instance.
+    /// Distinguishes the instances of a type with a key: each sample has the hash of its key and
+    /// the state of its instance, and a sample of kind [`Kind::Unregister`] reports that the last
+    /// writer of an instance has left. [`Subscriber::take_instance`] takes the samples of one
+    /// instance.
     ///
     /// ```
     /// use polywire::{Node, qos::InstanceState};
@@ -437,7 +443,7 @@ impl<C: Coding> Subscribe<C> {
         self
     }
 
-    /// The bounds of the queue, by name or as the policies say.
+    /// The bounds of the queue, as set explicitly or as implied by the policies.
     fn limits(&self) -> QueueLimits {
         let mut limits = self.queue;
         let resources = self.qos.resource_limits;
@@ -465,18 +471,18 @@ impl<C: Coding> Subscribe<C> {
         Subscriber { queue, guard }
     }
 
-    /// Hands messages to another part of this crate.
+    /// Passes messages to another part of this crate.
     pub(crate) fn hand_to(self, taker: Arc<dyn Take<C::Value>>) -> Subscription {
         let closing = taker.clone();
         let guard = Guard::new(self, Delivery::Handed(taker), Box::new(move || closing.node_closed()));
         Subscription { guard, thread: None }
     }
 
-    /// Calls back on a thread of its own, one message at a time. The value is reused after the
-    /// call. Fails if the thread cannot be started.
+    /// Installs a callback that runs on its own thread, one message at a time. The value is reused
+    /// after the call. Fails if the thread cannot be started.
     ///
     /// The thread takes all waiting messages at once, so twice as many as the queue's bound may be
-    /// in memory. [`Overflow::DropOldest`] drops none of those taken.
+    /// in memory. [`Overflow::DropOldest`] drops none of the messages already taken.
     ///
     /// The callback may publish, subscribe and drop the subscription.
     pub fn on_message(
@@ -498,7 +504,8 @@ impl<C: Coding> Subscribe<C> {
                     let Sample { value, info } = item;
                     callback(value, info);
                 }
-                // Values that refer to received messages are not reused, so that they release them.
+                // Values that refer to received buffers are not reused, so that the buffers are
+                // released.
                 let used = batch.drain(..).filter(|_| !shares);
                 source.give_back(used.map(|used: Weighed<Sample<C::Value>>| Weighed::new(used.item.value, used.bytes)));
             }
@@ -511,9 +518,9 @@ impl<C: Coding> Subscribe<C> {
         Ok(Subscription { guard: Guard::new(self, Delivery::Queued(queue), close), thread: Some(thread) })
     }
 
-    /// Calls back on the thread that reads the link, right after decoding. This has the least
-    /// latency, but nothing more is read from that link while the callback runs, for any
-    /// subscriber. Calls do not overlap. There is no queue: [`Subscribe::queue`] and
+    /// Installs a callback that runs on the thread that reads the link, right after decoding. This
+    /// has the least latency, but nothing more is read from that link while the callback runs, for
+    /// any subscriber. Calls do not overlap. There is no queue: [`Subscribe::queue`] and
     /// [`Subscribe::overflow`] have no effect.
     ///
     /// The callback may publish, subscribe and drop the subscription. It must not wait for another
@@ -526,7 +533,8 @@ impl<C: Coding> Subscribe<C> {
     }
 }
 
-/// A subscriber's route that a bridge opens channels of one writer with. It is at no port.
+/// Makes a subscriber's route with which a bridge opens the channels of one writer. No port knows
+/// the route.
 pub(crate) fn decoding_route<C: Coding>(
     node: &Node,
     topic: &str,
@@ -603,19 +611,20 @@ impl<V> Subscriber<V> {
         self.guard.close();
     }
 
-    /// Which writers it reads, which it cannot read and why, and how many messages it missed.
+    /// Which writers the subscriber reads, which it cannot read and why, and how many messages it
+    /// missed.
     pub fn status(&self) -> SubscriberStatus {
         self.guard.status()
     }
 
-    /// Messages lost on the way or dropped by the queue. A loss that a writer reports counts once,
-    /// also if its sequence numbers have a gap there. Over an engine without order, gaps do not
-    /// count.
+    /// The number of messages that were lost on the way or dropped by the queue. A loss that a
+    /// writer reports counts once, even if the sequence numbers also have a gap there. Over an
+    /// engine that does not keep the order, gaps do not count.
     pub fn lost(&self) -> u64 {
         self.guard.lost()
     }
 
-    /// Messages that could not be decoded.
+    /// The number of messages that could not be decoded.
     pub fn undecodable(&self) -> u64 {
         self.guard.undecodable()
     }
@@ -637,19 +646,20 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Which writers it reads, which it cannot read and why, and how many messages it missed.
+    /// Which writers the subscriber reads, which it cannot read and why, and how many messages it
+    /// missed.
     pub fn status(&self) -> SubscriberStatus {
         self.guard.status()
     }
 
-    /// Messages lost on the way or dropped by the queue. A loss that a writer reports counts once,
-    /// also if its sequence numbers have a gap there. Over an engine without order, gaps do not
-    /// count.
+    /// The number of messages that were lost on the way or dropped by the queue. A loss that a
+    /// writer reports counts once, even if the sequence numbers also have a gap there. Over an
+    /// engine that does not keep the order, gaps do not count.
     pub fn lost(&self) -> u64 {
         self.guard.lost()
     }
 
-    /// Messages that could not be decoded.
+    /// The number of messages that could not be decoded.
     pub fn undecodable(&self) -> u64 {
         self.guard.undecodable()
     }
@@ -720,7 +730,7 @@ impl Guard {
     }
 }
 
-/// Whether one of several endpoints is enough for reliable delivery.
+/// Whether at least one of the places has a reliable engine.
 fn is_any_reliable(places: &[Place]) -> bool {
     places.iter().any(|place| place.entry.properties().reliable)
 }

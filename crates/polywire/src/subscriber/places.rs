@@ -1,5 +1,5 @@
-//! The ports that a subscriber is at. It comes to more of them when a writer says that its topic
-//! has moved.
+//! The ports that a subscriber uses. It begins to use further ports when a writer announces that
+//! its topic has moved.
 
 use std::{
     sync::{Arc, OnceLock, Weak},
@@ -16,7 +16,7 @@ use crate::{
     wire::{Endpoint, Wire},
 };
 
-/// Most ports that a subscriber follows its topics to, beside those that it was opened at.
+/// The most ports to which a subscriber follows its topics, in addition to those of its wires.
 const MOST_FOLLOWED: usize = 16;
 
 pub(super) struct Places {
@@ -24,7 +24,7 @@ pub(super) struct Places {
     /// Keeps the node alive, and with it the ports.
     node: Node,
     topic: Pattern,
-    /// The wires that code gave; the configuration completes them.
+    /// The wires given in code; the configuration completes them.
     given: Vec<Wire>,
     route: OnceLock<Arc<dyn Route>>,
     state: Mutex<State>,
@@ -69,14 +69,14 @@ impl Places {
         route.stats().iter().for_each(|stats| self.node.inner().totals.end(stats));
     }
 
-    /// A writer's topic has moved to these endpoints: opens them on a thread of its own, as far as
-    /// the node may follow who says so.
+    /// Follows a writer whose topic has moved to these endpoints. Opens each endpoint on a new
+    /// thread, if the node may follow the writer's peer to it.
     pub(super) fn follow(&self, topic: &Pattern, source: &Source, endpoints: &[String]) {
         let gate = self.node.inner().gate();
         for endpoint in endpoints {
             let parsed = endpoint.parse::<Endpoint>().map_err(|error| error.to_string());
             if parsed.as_ref().is_ok_and(|parsed| self.lock().entries.iter().any(|entry| entry.is_at(parsed))) {
-                // It is there already, whoever says so.
+                // The subscriber already uses this endpoint, so it needs no permission.
                 continue;
             }
             let refused = gate.refuses_to_follow(&source.link.principal, endpoint);
@@ -90,7 +90,7 @@ impl Places {
         }
     }
 
-    /// Says why it does not.
+    /// Starts a thread that opens the endpoint. Returns the reason if the thread cannot start.
     fn start_following(&self, topic: &Pattern, parsed: Endpoint) -> Option<String> {
         let (this, topic) = (self.this.clone(), topic.clone());
         let open = move || {
@@ -151,7 +151,7 @@ impl Places {
 }
 
 impl Reload for Places {
-    /// Also stays where it was: publishers take their time to move.
+    /// Also keeps the former ports, since publishers may take some time to move.
     fn reload(&self, node: &Node) -> Result<(), NodeError> {
         let places = node.places_for(self.topic.as_str(), &self.given)?;
         places.into_iter().for_each(|place| self.add(place.entry));

@@ -1,4 +1,5 @@
-//! A subscriber as links see it: it opens the channels that it can read, and counts what it misses.
+//! A subscriber as links see it: it opens the channels that it can read, and counts the messages
+//! that it misses.
 
 use std::{
     any::TypeId,
@@ -46,19 +47,19 @@ use crate::{
     writers::{Missing, Writers},
 };
 
-/// Why a subscriber that takes every type does not read a writer.
+/// The reason why a subscriber that reads every type cannot read a writer.
 fn unknown(offer: &Offer) -> String {
     let of_ros = offer.ros_type.map(|hash| format!(": nobody describes the ROS 2 type with the hash {hash}"));
     format!("the writer's schema is unknown{}", of_ros.unwrap_or_default())
 }
 
-/// A number for a subscriber.
+/// Returns a number that is unique among the subscribers of the process.
 fn number() -> u64 {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     NUMBER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The instance as the queue of several topics knows it.
+/// Combines an instance with its topic's scope, for a queue that has instances of several topics.
 fn scoped(mut instance: Id128, scope: Id128) -> Id128 {
     instance.0.iter_mut().zip(scope.0).for_each(|(byte, of_scope)| *byte ^= of_scope);
     instance
@@ -76,11 +77,11 @@ pub(super) struct Assumed {
     pub(super) schema: Option<Schema>,
 }
 
-/// Where decoded values go.
+/// The destination of decoded values.
 pub(super) enum Delivery<V> {
     Queued(Arc<Queue<Sample<V>, V>>),
     Inline(Arc<Inline<V>>),
-    /// To another part of this crate, by value.
+    /// Another part of this crate, which takes the values.
     Handed(Arc<dyn Take<V>>),
 }
 
@@ -99,19 +100,19 @@ pub(super) struct Counts {
     pub(super) lost: AtomicU64,
     pub(super) undecodable: AtomicU64,
     pub(super) deadlines_missed: AtomicU64,
-    /// Samples that were not taken, at the index of the verdict.
+    /// The numbers of samples that were not taken, indexed by verdict.
     verdicts: [AtomicU64; 6],
-    /// What the queue drops.
+    /// The counts of messages that the queue drops.
     pub(super) drops: Arc<Drops>,
-    /// Writers whose leases have lapsed.
+    /// The number of writers whose leases have lapsed.
     pub(super) not_alive: AtomicUsize,
     mismatches: Mutex<Recent<Mismatch>>,
-    /// Made when the first message comes.
+    /// The latency of messages. Made when the first message arrives.
     latency: OnceLock<Box<Histogram>>,
 }
 
 impl Counts {
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub(super) fn read(&self) -> TopicStats {
         let drops = |count: &AtomicU64| count.load(Ordering::Relaxed);
         TopicStats {
@@ -128,7 +129,7 @@ impl Counts {
         }
     }
 
-    /// Adds the time that a message took to come here.
+    /// Adds the latency of a message that was published at this time.
     #[cold]
     pub(super) fn measure(&self, published_ns: i64) {
         self.latency.get_or_init(Box::default).add(published_ns, clock::wall_ns());
@@ -158,9 +159,10 @@ pub(super) struct RouteOf<C: Coding> {
     topic: Pattern,
     /// The parts of a pattern, by topic.
     parts: Mutex<BTreeMap<String, Weak<RouteOf<C>>>>,
-    /// Of the whole subscriber, if this is a part for one topic.
+    /// The route of the whole subscriber, if this is its part for one topic.
     whole: Option<Weak<RouteOf<C>>>,
-    /// Told apart from the instances of other topics in the same queue: zero unless it is a part.
+    /// Distinguishes the instances of this topic from those of other topics in the same queue. Zero
+    /// unless this is a part for one topic.
     scope: Id128,
     places: Weak<Places>,
     pub(super) coding: C,
@@ -170,9 +172,9 @@ pub(super) struct RouteOf<C: Coding> {
     assumed: Assumed,
     /// Values may refer to the received buffer.
     pub(super) shares: bool,
-    /// The writers' sequence numbers, and messages that wait for others.
+    /// The writers' sequence numbers, and messages that wait for earlier ones.
     pub(super) writers: Arc<Writers<Arrival<C::Value>>>,
-    /// What is requested.
+    /// The requested quality of service.
     qos: Qos,
     pub(super) rules: Rules<C::Value>,
     alive: Mutex<Alive>,
@@ -209,14 +211,15 @@ impl<C: Coding> RouteOf<C> {
         })
     }
 
-    /// The part of a pattern for one topic: its writers, deadlines and instances are its own; queue
-    /// and counts are those of the whole.
+    /// Returns the part of a pattern for one topic, and makes it if necessary. A part has its own
+    /// writers, deadlines and instances; it shares the queue and the counts of the whole
+    /// subscriber.
     fn part(&self, topic: &str) -> Option<Arc<Self>> {
         let mut parts = self.parts.lock();
         if let Some(part) = parts.get(topic).and_then(Weak::upgrade) {
             return Some(part);
         }
-        // Without the parts whose last channel has ended.
+        // Removes the parts whose last channel has ended.
         if parts.len().is_power_of_two() {
             parts.retain(|_, part| part.strong_count() > 0);
         }
@@ -236,7 +239,8 @@ impl<C: Coding> RouteOf<C> {
             node: self.node.clone(),
             assumed: self.assumed.clone(),
             shares: self.shares,
-            // Its last channel may end before the writer comes back.
+            // Left writers are remembered by the whole: this part may be dropped before a writer
+            // returns.
             writers: Arc::new(self.writers.beside()),
             qos: self.qos.clone(),
             rules: Rules::new(&self.qos, self.instances),
@@ -247,7 +251,7 @@ impl<C: Coding> RouteOf<C> {
         Some(part)
     }
 
-    /// Hands a decoded message on, in its turn.
+    /// Passes a decoded message on, or holds it back while its writer's history is missing.
     pub(super) fn take(&self, arrival: Arrival<C::Value>) {
         let (decoded, ruled) = arrival.into_parts();
         let item = match decoded {
@@ -268,7 +272,7 @@ impl<C: Coding> RouteOf<C> {
         self.pass(writer, passed);
     }
 
-    /// Hands on a sample of a history, in its turn.
+    /// Passes a sample of a history on, in order.
     pub(super) fn replayed(&self, writer: Writer, from: Bringer, published: u64, item: Held<C::Value>) {
         let mut gates = self.rules.gates_unless(|gates| gates.is_busy(writer));
         let passed = gates.replayed(writer, from, published, item);
@@ -276,7 +280,7 @@ impl<C: Coding> RouteOf<C> {
         self.pass(writer, passed);
     }
 
-    /// Counts messages that did not come. Those that the writer's history may bring wait for it.
+    /// Counts missing messages as lost, except those that the writer's history may still bring.
     #[inline]
     pub(super) fn tell_missing(&self, ruled: Option<&Ruled>, missing: Missing) {
         if missing.count > 0 {
@@ -285,8 +289,8 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// Hands on what waited for a history, and what comes behind it meanwhile, and counts what the
-    /// history did not bring.
+    /// Passes on the messages that waited for a history and those that arrive behind them
+    /// meanwhile, and counts as lost the messages that the history did not bring.
     pub(super) fn pass(&self, writer: Writer, passed: Passed<Held<C::Value>>) {
         self.tell_lost(passed.lost);
         let mut items = passed.items;
@@ -326,7 +330,7 @@ impl<C: Coding> RouteOf<C> {
 
 /// Quality of service.
 impl<C: Coding> RouteOf<C> {
-    /// Whether histories are wanted.
+    /// Whether the subscriber wants the history of a writer with this offer.
     pub(super) fn wants_history(&self, offer: &Offer) -> bool {
         self.qos.durability == Durability::TransientLocal && offer.qos.durability == Durability::TransientLocal
     }
@@ -340,7 +344,7 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// Hands messages to the application, as far as the rules let them pass.
+    /// Passes the messages that the policies admit to the application, and counts the others.
     pub(super) fn hand_on(&self, pending: impl IntoIterator<Item = (Pending<C::Value>, Id128)>) {
         for (mut pending, instance) in pending {
             let (verdict, state) = self.rules.admit(&pending, instance);
@@ -376,14 +380,15 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// A channel of a writer has ended, with its link if that `broke`.
+    /// Handles the end of a writer's channel. `broke` is true if its link has ended.
     pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer, broke: bool) {
         let passed = self.rules.gates().close(writer, broke);
         self.pass(writer, passed);
         self.tell_orphans(source, self.rules.closed(terms.writer));
     }
 
-    /// The instances have no writer any more.
+    /// Reports the instances that no longer have a writer, if the application distinguishes
+    /// instances.
     fn tell_orphans(&self, source: &Arc<Source>, orphans: Vec<Id128>) {
         for instance in orphans.into_iter().filter(|_| self.instances) {
             let info = Info {
@@ -401,13 +406,14 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// The writers with leases. Taken before other locks.
+    /// Locks the writers with leases. This lock is taken before others.
     fn alive(&self) -> MutexGuard<'_, Alive> {
         self.alive.lock()
     }
 
-    /// A channel of a writer with a lease opens, which is a sign of life. If it is told whether the
-    /// writer is alive, the lease is not counted here.
+    /// Records that a channel of a writer with a lease opens, which is a sign of life. If
+    /// `is_told`, the engine reports whether the writer is alive, and the lease is not measured
+    /// here.
     pub(super) fn lease_opened(&self, source: &Arc<Source>, lease: Duration, is_told: bool) {
         let lease = if is_told { Duration::MAX } else { lease };
         if self.alive().opened(source, lease, clock::now()) {
@@ -417,14 +423,14 @@ impl<C: Coding> RouteOf<C> {
         self.arm();
     }
 
-    /// A channel of a writer with a lease has ended.
+    /// Records that a channel of a writer with a lease has ended.
     pub(super) fn lease_closed(&self, writer: Id128) {
         if self.alive().closed(writer) {
             self.counts.not_alive.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// A sign of life of a writer.
+    /// Records a sign of life of a writer.
     pub(super) fn heard(&self, writer: Id128) {
         if self.alive().heard(writer, clock::now()) {
             self.counts.not_alive.fetch_sub(1, Ordering::Relaxed);
@@ -441,7 +447,7 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// The engine tells whether a writer is alive.
+    /// Handles the engine's report whether a writer is alive.
     pub(super) fn lives(&self, source: &Arc<Source>, is_alive: bool) {
         let writer = source.announcement.writer;
         if is_alive {
@@ -456,13 +462,13 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// Leases have lapsed.
+    /// Handles the leases that have lapsed.
     fn lapse(&self) {
         let lapsed = self.alive().lapsed(clock::now());
         self.not_alive(lapsed);
     }
 
-    /// Writers count as gone until they are heard again.
+    /// Records that leases have lapsed: the writers count as gone until their next sign of life.
     fn not_alive(&self, lapsed: Vec<Arc<Source>>) {
         self.counts.not_alive.fetch_add(lapsed.len(), Ordering::Relaxed);
         for source in lapsed {
@@ -472,7 +478,7 @@ impl<C: Coding> RouteOf<C> {
         }
     }
 
-    /// Has the timer wake this subscriber when a deadline, a lease or a wait for a history ends.
+    /// Sets the timer to wake this subscriber when a deadline, a lease or a wait ends.
     pub(super) fn arm(&self) {
         let lease = self.alive().leases.next();
         if let Some(at) = self.rules.wake_at(self.writers.is_any_holding(), lease)
@@ -533,7 +539,7 @@ impl<C: Coding> Route for RouteOf<C> {
     }
 
     fn wants(&self, topic: &str) -> bool {
-        // Whoever wants all topics does not mean those that are built in.
+        // A pattern for all topics does not include the built-in topics.
         self.topic.fits(topic) && is_builtin(topic) == is_builtin(self.topic.as_str())
     }
 

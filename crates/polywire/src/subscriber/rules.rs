@@ -19,7 +19,7 @@ use crate::{
 
 use super::Info;
 
-/// What the writer's offer says of each of its samples.
+/// The parts of a writer's offer that apply to each of its samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) writer: Id128,
@@ -45,7 +45,7 @@ impl Terms {
 pub(super) struct Pending<V> {
     pub(super) value: V,
     pub(super) info: Info,
-    /// Bytes of memory that it takes.
+    /// The bytes of memory that the message takes.
     pub(super) bytes: usize,
     pub(super) terms: Terms,
 }
@@ -53,20 +53,20 @@ pub(super) struct Pending<V> {
 /// A message that may be held back, and its instance.
 pub(super) type Held<V> = (Pending<V>, Id128);
 
-/// A subscriber's rules and what they have seen.
+/// The policies of a subscriber, and their state.
 pub(super) struct Rules<V> {
-    /// Instances are told apart.
+    /// Whether instances are distinguished.
     pub(super) by_instance: bool,
     state: Mutex<State<V>>,
     gates: Mutex<Gates<Held<V>>>,
-    /// Messages that were held have been handed on.
+    /// Notified when messages that were held have been passed on.
     pub(super) handed: Condvar,
 }
 
 struct State<V> {
     admission: Admission,
     hasher: Hasher<V>,
-    /// Open channels by writer.
+    /// The number of open channels of each writer.
     writers: BTreeMap<Id128, usize>,
     /// When the timer wakes the subscriber.
     wakes: Option<Duration>,
@@ -92,8 +92,8 @@ impl<V> Rules<V> {
         }
     }
 
-    /// The instance that a sample belongs to. [`Id128::ZERO`] if the type has no key, or it is not
-    /// known.
+    /// The instance that a sample belongs to. [`Id128::ZERO`] if the type has no key, the key is
+    /// unknown, or instances are not distinguished.
     pub(super) fn instance<C: Coding<Value = V>>(
         &self,
         coding: &C,
@@ -115,7 +115,7 @@ impl<V> Rules<V> {
         hashed.or(envelope.key_hash).unwrap_or_default()
     }
 
-    /// Decides on a sample, and says in which state it leaves its instance.
+    /// Decides whether to take a sample, and returns the state of its instance after it.
     pub(super) fn admit(&self, pending: &Pending<V>, instance: Id128) -> (Verdict, InstanceState) {
         let Pending { info, terms, .. } = pending;
         let mut state = self.lock();
@@ -132,12 +132,13 @@ impl<V> Rules<V> {
         (verdict, state.admission.state(instance))
     }
 
-    /// A channel of the writer opens.
+    /// Records that a channel of the writer has opened.
     pub(super) fn opened(&self, writer: Id128) {
         *self.lock().writers.entry(writer).or_default() += 1;
     }
 
-    /// A channel of the writer has ended. Gives the instances that have no writer any more.
+    /// Records that a channel of the writer has ended. Returns the instances that no longer have a
+    /// writer.
     pub(super) fn closed(&self, writer: Id128) -> Vec<Id128> {
         let mut state = self.lock();
         let open = state.writers.entry(writer).or_default();
@@ -149,21 +150,22 @@ impl<V> Rules<V> {
         state.admission.writer_gone(writer)
     }
 
-    /// The writer's lease has lapsed. Gives the instances that have no writer any more.
+    /// Records that the writer's lease has lapsed. Returns the instances that no longer have a
+    /// writer.
     pub(super) fn not_alive(&self, writer: Id128) -> Vec<Id128> {
         self.lock().admission.writer_gone(writer)
     }
 
-    /// The instances that have missed the deadline.
+    /// Returns the instances that have missed the deadline.
     pub(super) fn missed(&self) -> Vec<Id128> {
         let mut state = self.lock();
         state.wakes = None;
         state.admission.missed(clock::now())
     }
 
-    /// When the timer is to wake the subscriber; `None` if it does so already, or need not.
-    /// Messages that wait for other channels are looked after at short intervals. `lease` is when
-    /// the next one lapses.
+    /// Returns when the timer has to wake the subscriber, or `None` if the timer is already set or
+    /// not needed. Messages that wait for other channels are checked at short intervals. `lease` is
+    /// the time at which the next lease lapses.
     pub(super) fn wake_at(&self, is_holding: bool, lease: Option<Duration>) -> Option<Duration> {
         let holding = is_holding.then(|| clock::now().saturating_add(writers::LOOK_EVERY));
         let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
@@ -176,7 +178,8 @@ impl<V> Rules<V> {
         Some(next)
     }
 
-    /// The gates, as soon as other threads have handed on enough.
+    /// Locks the gates, and waits while `is_busy` returns true: other threads are passing messages
+    /// on.
     pub(super) fn gates_unless(&self, is_busy: impl Fn(&Gates<Held<V>>) -> bool) -> MutexGuard<'_, Gates<Held<V>>> {
         let mut gates = self.gates();
         self.handed.wait_while(&mut gates, |gates| is_busy(gates));
@@ -192,7 +195,7 @@ impl<V> Rules<V> {
     }
 }
 
-/// Whether a policy concerns each sample.
+/// Whether a policy has to be applied to each sample.
 fn rule_samples(qos: &Qos) -> bool {
     let limits = qos.resource_limits;
     qos.deadline.is_some()

@@ -1,4 +1,4 @@
-//! One channel as one subscriber receives it: decodes its messages and hands them on.
+//! A subscriber's end of one channel: decodes its messages and passes them on.
 
 use std::sync::{
     Arc,
@@ -33,13 +33,13 @@ use crate::{
     writers::{Follow, Missing, Turn},
 };
 
-/// Messages of a channel whose latency is measured, from the first one on.
+/// The number of messages at the beginning of a channel whose latency is measured.
 const MEASURED_FIRST: u32 = 64;
 
-/// Of the messages after these, each one of so many is measured.
+/// After these messages, one message in this number is measured.
 const MEASURED_EACH: u32 = 8;
 
-/// One channel, as one subscriber receives it.
+/// A subscriber's end of one channel.
 pub(super) struct SlotOf<C: Coding> {
     route: Arc<RouteOf<C>>,
     decoder: Arc<C::Decoder>,
@@ -48,19 +48,20 @@ pub(super) struct SlotOf<C: Coding> {
     /// The state of a stateful format.
     stream: Option<Arriving>,
     source: Arc<Source>,
-    /// `None` on a channel that brings a history.
+    /// Follows the writer's sequence numbers. `None` on a channel that carries a history, and if
+    /// messages are handed to another part of this crate.
     follow: Option<Follow<Arrival<C::Value>>>,
     /// `None` if no policy concerns the channel's messages.
     ruled: Option<Ruled>,
     /// Whether the writer has a lease.
     leased: bool,
-    /// Whether messages are signs of life that the writer owes.
+    /// Whether each message is a sign of life for the writer's lease.
     asserted: bool,
-    /// A history is wanted, or wanted no more.
+    /// Whether the subscriber has begun or ceased to want a history.
     history_changed: AtomicBool,
-    /// The link has ended, and the writer may come back over another one.
+    /// Whether the link has ended, so that the writer may return over another one.
     broke: AtomicBool,
-    /// Messages so far.
+    /// The number of messages so far.
     seen: AtomicU32,
 }
 
@@ -70,17 +71,17 @@ pub(super) struct Arrival<V> {
     ruled: Option<Ruled>,
 }
 
-/// A decoded message and its instance. `None` if the history brings it.
+/// A decoded message and its instance. `None` if it cannot be decoded and the history brings it.
 type Decoded<V> = Option<(Pending<V>, Id128)>;
 
-/// What quality of service needs of a channel.
+/// The properties of a channel that concern quality of service.
 #[derive(Clone, Copy)]
 pub(super) struct Ruled {
     terms: Terms,
     writer: Writer,
-    /// The channel brings the writer's history.
+    /// Identifies the channel, if it carries the writer's history.
     history: Option<Bringer>,
-    /// The writer's history is wanted before its messages.
+    /// Whether the writer's messages wait for its history.
     gated: bool,
 }
 
@@ -97,7 +98,7 @@ impl<C: Coding> SlotOf<C> {
         let is_history = offer.history_of.is_some();
         let ruled = Ruled::of(&route, &source, offer);
         if let Some(writer) = offer.history_of {
-            // The samples are those of the writer.
+            // The samples are attributed to the writer whose history the channel carries.
             let announcement = Announcement { writer, ..Announcement::clone(&source.announcement) };
             source = Arc::new(Source { announcement: Arc::new(announcement), link: source.link.clone() });
         }
@@ -135,7 +136,7 @@ impl<C: Coding> SlotOf<C> {
         })
     }
 
-    /// Gives a message to the part of this crate that takes them.
+    /// Passes a message to the part of this crate that takes the topic's messages.
     #[cold]
     fn hand(
         &self,
@@ -159,7 +160,7 @@ impl<C: Coding> SlotOf<C> {
         taker.take(envelope, info, value);
     }
 
-    /// Takes in a message of a history.
+    /// Handles a message of a channel that carries a history.
     #[cold]
     fn replay(
         &self,
@@ -174,7 +175,8 @@ impl<C: Coding> SlotOf<C> {
                 let passed = self.route.rules.gates().complete(writer, from);
                 self.route.pass(writer, passed);
                 self.history_changed.store(true, Ordering::Relaxed);
-                // This slot may be gone before it is drained.
+                // Wakes the subscriber now: this slot may be dropped before the link calls
+                // `drained`.
                 self.drained();
             }
             Part::Sample(published) => {
@@ -187,7 +189,7 @@ impl<C: Coding> SlotOf<C> {
         Ok(())
     }
 
-    /// Decodes a message into a value of its own.
+    /// Decodes a message into an owned value, and determines its instance.
     #[cold]
     fn decoded(
         &self,
@@ -203,7 +205,7 @@ impl<C: Coding> SlotOf<C> {
         .unwrap_or_else(|| (self.route.coding.default_value(), self.default_bytes));
         let gated = self.ruled.filter(|ruled| ruled.gated && ruled.history.is_none());
         let grown = match (self.decode(envelope, payload, held, &mut value), gated) {
-            // The history has it, in a form that refers to nothing.
+            // The history has the message, in a form that refers to no other message.
             (Err(_), Some(ruled)) if self.needs_key_frame() => {
                 if self.route.rules.gates().missed(ruled.writer, clock::now()) {
                     self.history_changed.store(true, Ordering::Relaxed);
@@ -222,12 +224,13 @@ impl<C: Coding> SlotOf<C> {
         Ok(Some((Pending { value, info, bytes: has.saturating_add(grown), terms }, instance)))
     }
 
-    /// Measures the latency of the first messages, and then of some: reading the clock costs more
-    /// than all other counting.
+    /// Measures the latency of the first messages, and of some of those after them: reading the
+    /// clock costs more than all other counting.
     #[inline]
     fn measure(&self, envelope: &Envelope<'_>) {
         let number = self.seen.load(Ordering::Relaxed);
-        // Only the link's thread writes. Were there two, some messages would be measured too often.
+        // Only the link's thread writes. With two threads, some messages would be measured too
+        // often.
         self.seen.store(number.wrapping_add(1), Ordering::Relaxed);
         let is_due = number < MEASURED_FIRST || number.is_multiple_of(MEASURED_EACH);
         if is_due && !self.is_auxiliary() {
@@ -235,7 +238,7 @@ impl<C: Coding> SlotOf<C> {
         }
     }
 
-    /// Delivers a message at once, into a used value if no policy concerns it.
+    /// Delivers a message at once. Decodes it into a used value if no policy concerns it.
     #[inline]
     fn deliver_now(
         &self,
@@ -256,7 +259,7 @@ impl<C: Coding> SlotOf<C> {
             }
             (None, Delivery::Inline(inline)) => self.call(&mut inline.calls(), envelope, payload, &info, held),
             (None, Delivery::Queued(queue)) => {
-                // A used value keeps the memory that it has.
+                // A used value keeps its allocated memory.
                 let (mut value, has) = match queue.spare() {
                     Some(Weighed { item, bytes, .. }) => (item, bytes),
                     None => (self.route.coding.default_value(), self.default_bytes),
@@ -272,7 +275,7 @@ impl<C: Coding> SlotOf<C> {
         }
     }
 
-    /// Decodes a message into the used value of a callback, and calls it.
+    /// Decodes a message into the used value of a callback, and calls the callback.
     #[inline]
     fn call(
         &self,
@@ -290,8 +293,8 @@ impl<C: Coding> SlotOf<C> {
         )
     }
 
-    /// Delivers messages that came together to a callback, if nothing but their order has to be
-    /// looked at. Else does nothing and returns false.
+    /// Delivers messages that arrived together to a callback, if only their order has to be
+    /// checked. Otherwise does nothing and returns false.
     #[inline]
     fn call_together(&self, messages: &[(Envelope<'_>, &[u8])]) -> bool {
         let (Delivery::Inline(inline), None, None) = (&self.route.delivery, &self.ruled, &self.stream) else {
@@ -323,7 +326,7 @@ impl<C: Coding> SlotOf<C> {
         true
     }
 
-    /// Keeps a message until those before it have come on another channel.
+    /// Holds a message until the messages before it have arrived on another channel.
     #[cold]
     fn hold(&self, follow: &Follow<Arrival<C::Value>>, sequence: u64, decoded: Result<Decoded<C::Value>, String>) {
         let bytes = match &decoded {
@@ -335,7 +338,7 @@ impl<C: Coding> SlotOf<C> {
         self.route.arm();
     }
 
-    /// Delivers messages that wait no more.
+    /// Delivers the held messages that no longer have to wait.
     #[cold]
     fn release(&self) {
         let Some(follow) = &self.follow else { return };
@@ -445,7 +448,8 @@ impl<C: Coding> Slot for SlotOf<C> {
                     (None, None) => self.deliver_now(envelope, payload, info, held),
                 }
             }
-            // Later messages of a stateful format may refer to it.
+            // A duplicate is decoded all the same: later messages of a stateful format may refer to
+            // it.
             (_, None, _) if self.stream.is_some() => {
                 return drop(self.decoded(envelope, payload, info, held));
             }
@@ -576,7 +580,7 @@ impl<V> Arrival<V> {
 }
 
 impl Ruled {
-    /// The writer whose history comes first, if one is wanted.
+    /// Returns the writer if its messages wait for its history.
     pub(super) fn gate(&self) -> Option<Writer> {
         self.gated.then_some(self.writer)
     }
@@ -592,11 +596,12 @@ impl Ruled {
     }
 }
 
-/// A value keeps the receive buffer if the payload is at least this part of it, 1 / 8. Otherwise
-/// the payload is copied once, as a whole.
+/// A value keeps the receive buffer if the payload is at least this fraction of it (1 / 8).
+/// Otherwise the payload is copied once, as a whole.
 const HELD_PART: usize = 8;
 
-/// The payload in a form that values can refer to, and the bytes of its buffer beside it.
+/// Returns the payload in a form that values can refer to, and the number of other bytes in its
+/// buffer.
 fn shared(payload: &[u8], held: Option<Held<'_>>) -> (SharedBytes, usize) {
     match held.filter(|held| held.buffer_bytes() <= HELD_PART * payload.len()) {
         Some(held) => (held.keep(), held.buffer_bytes().saturating_sub(payload.len())),

@@ -1,5 +1,5 @@
-//! What depends on the operating system, where no library hides it: one file for each system, with
-//! the same functions. `engine` and `stats` use it.
+//! Functions that depend on the operating system, where no library abstracts from it: one file for
+//! each system, with the same functions. `access`, `engine`, `node` and `stats` use them.
 
 #[cfg(unix)]
 mod unix;
@@ -13,23 +13,23 @@ pub(crate) use self::unix::*;
 #[cfg(windows)]
 pub(crate) use self::windows::*;
 
-/// An address of an interface of this machine, or an interface that has none.
+/// An address of a network interface of this machine, or an interface that has no address.
 pub(crate) struct Interface {
     pub(crate) name: String,
     #[cfg(feature = "lan")]
     pub(crate) address: Option<std::net::IpAddr>,
-    /// It reaches nobody but this machine.
+    /// Whether the interface reaches only this machine.
     pub(crate) is_loopback: bool,
 }
 
 /// A process on this machine.
 pub(crate) struct Process {
     pub(crate) user: u32,
-    /// `None` if it has no number here, as in another container.
+    /// `None` if the process has no number here, for example because it is in another container.
     pub(crate) process: Option<i32>,
 }
 
-/// What the process uses.
+/// The resources that this process uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     pub(crate) cpu_ns: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Asks the system. What it does not tell is 0.
+    /// Asks the system. A value that the system does not report is 0.
     pub(crate) fn now() -> Usage {
         Usage { cpu_ns: cpu_ns().unwrap_or(0), memory_bytes: memory_bytes().unwrap_or(0) }
     }

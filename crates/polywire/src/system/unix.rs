@@ -25,7 +25,7 @@ use socket2::Socket;
 
 use super::{Interface, Process};
 
-/// The permissions of files for this user alone.
+/// The permissions of files that only this user can use.
 const PRIVATE: u32 = 0o600;
 
 /// CPU time of the process.
@@ -33,7 +33,7 @@ pub(super) fn cpu_ns() -> Option<u64> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
     let (user, system) = (usage.user_time(), usage.system_time());
     let seconds = user.tv_sec() + system.tv_sec();
-    // Of 32 bits on some systems.
+    // These numbers have 32 bits on some systems.
     #[allow(clippy::useless_conversion)]
     let micros = i64::from(user.tv_usec()) + i64::from(system.tv_usec());
     u64::try_from(seconds * 1_000_000_000 + micros * 1000).ok()
@@ -63,7 +63,7 @@ pub(crate) fn user() -> String {
     User::from_uid(id).ok().flatten().map_or_else(|| id.to_string(), |user| user.name)
 }
 
-/// The addresses of this machine. None if the system does not say.
+/// Returns the interfaces of this machine. Empty if the system does not report them.
 pub(crate) fn interfaces() -> impl Iterator<Item = Interface> {
     getifaddrs().into_iter().flatten().map(|found| Interface {
         is_loopback: found.flags.contains(InterfaceFlags::IFF_LOOPBACK),
@@ -84,18 +84,18 @@ pub(crate) fn user_id() -> Option<u32> {
     Some(geteuid().as_raw())
 }
 
-/// The number of a user of this machine.
+/// Returns the number of the user of this machine with this name.
 pub(crate) fn user_named(name: &str) -> Option<u32> {
     Some(User::from_name(name).ok()??.uid.as_raw())
 }
 
-/// Tells a file from another one that takes its name.
+/// Identifies a file, to distinguish it from a later file of the same name.
 pub(crate) fn file_id(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
-/// Where the user's domains are: in the first runtime folder that belongs to the user, else in a
-/// folder for temporary files.
+/// Returns the folder of the user's domains: in the first runtime folder that belongs to the user,
+/// or else in `/tmp`.
 pub(crate) fn domains() -> io::Result<PathBuf> {
     let uid = geteuid().as_raw();
     let given = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -108,12 +108,12 @@ fn home(runtime: [Option<PathBuf>; 2], uid: u32, fallback: PathBuf) -> PathBuf {
     runtime.into_iter().flatten().find(is_own).map_or(fallback, |runtime| runtime.join("polywire"))
 }
 
-/// Makes a folder for this user alone.
+/// Makes a folder that only this user can use.
 pub(crate) fn make_private_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Why others can use a folder, if they can.
+/// Returns why others can use a folder. `None` if they cannot.
 pub(crate) fn who_can_use(found: &Metadata) -> Option<String> {
     if found.uid() != geteuid().as_raw() {
         return Some(format!("it belongs to the user {}, and must belong to this one", found.uid()));
@@ -122,14 +122,14 @@ pub(crate) fn who_can_use(found: &Metadata) -> Option<String> {
     (mode & 0o077 != 0).then(|| format!("other users can use it (mode {mode:o}): make it private with chmod 700"))
 }
 
-/// The permissions of a file by which others than its owner can use it.
+/// Returns the permissions of a file, if others than its owner can use it.
 #[cfg(feature = "tls")]
 pub(crate) fn mode_for_others(found: &Metadata) -> Option<u32> {
     let mode = found.mode() & 0o7777;
     (mode & 0o077 != 0).then_some(mode)
 }
 
-/// Opens a file for this user alone, and makes it if it is not there.
+/// Opens a file that only this user can use. Creates it if it does not exist.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(path)
 }
@@ -137,18 +137,18 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
 /// The process at the other end of a Unix-domain socket.
 #[cfg(target_os = "linux")]
 pub(crate) fn peer_of(socket: &Socket) -> Option<Process> {
-    // Not by rustix: its process ids are never 0, but that of a peer in another container is.
+    // `rustix` has no process id 0, which a peer in another container has, so this uses `nix`.
     let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials).ok()?;
     Some(Process { user: peer.uid(), process: Some(peer.pid()).filter(|id| *id != 0) })
 }
 
-/// Other systems than Linux are not asked.
+/// Returns `None`: only Linux is asked.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn peer_of(_: &Socket) -> Option<Process> {
     None
 }
 
-/// Sets the permissions that the file of a socket has when it is bound. Linux does that.
+/// Sets the permissions that a socket's file gets when the socket is bound. Linux supports that.
 pub(crate) fn permit_socket(socket: &Socket, mode: u32) -> io::Result<()> {
     File::from(OwnedFd::from(socket.try_clone()?)).set_permissions(Permissions::from_mode(mode))
 }
@@ -161,8 +161,8 @@ pub(crate) fn permit_file(path: &Path, found: &Metadata, mode: u32) -> io::Resul
     }
 }
 
-/// A write neither blocks nor raises SIGPIPE. Apple's systems have no such flag: there it is an
-/// option of the socket.
+/// Flags for a write that neither blocks nor raises SIGPIPE. On Apple's systems, no flag prevents
+/// SIGPIPE, but an option of the socket does.
 const SENDING: SendFlags = {
     #[cfg(not(target_vendor = "apple"))]
     let flags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -173,12 +173,12 @@ const SENDING: SendFlags = {
 
 /// Prepares a socket for [`send_now`].
 pub(crate) fn prepare_sending(_socket: &Socket) {
-    // Rust programs ignore SIGPIPE, others may not. Fails only on a socket that is gone.
+    // Rust programs ignore SIGPIPE, other programs may not. Fails only on a socket that is gone.
     #[cfg(target_vendor = "apple")]
     let _ = _socket.set_nosigpipe(true);
 }
 
-/// Sends what the system takes at once.
+/// Sends the bytes that the system accepts without blocking.
 #[inline]
 pub(crate) fn send_now(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     loop {
@@ -189,7 +189,7 @@ pub(crate) fn send_now(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// A descriptor that becomes readable when [`Wake::wake`] was called.
+/// A descriptor that becomes readable when [`Wake::wake`] is called.
 pub(crate) struct Wake {
     woken: io::PipeReader,
     waker: io::PipeWriter,
@@ -204,7 +204,7 @@ impl Wake {
         Ok(Wake { woken, waker })
     }
 
-    /// Ends a running or else the next wait.
+    /// Ends the running wait, or else the next one.
     pub(crate) fn wake(&self) {
         // If the pipe is full, the next wait returns anyway.
         let _ = rustix::io::write(&self.waker, &[1]);

@@ -1,5 +1,5 @@
-//! Windows. A user's files are private by the access lists of the user's folders, so permissions
-//! need no care here; users have no numbers.
+//! Windows. The access lists of a user's folders keep the user's files private, so this module does
+//! not set permissions. Users have no numbers.
 
 use std::{
     env,
@@ -21,15 +21,15 @@ use socket2::Socket;
 
 use super::{Interface, Process};
 
-/// A blocking socket that has some room takes as many bytes without waiting.
+/// The bytes that a blocking socket with some room accepts without waiting.
 const AT_ONCE: usize = 64 << 10;
 
-/// Not asked.
+/// Returns `None`: the system is not asked.
 pub(super) fn cpu_ns() -> Option<u64> {
     None
 }
 
-/// Not asked.
+/// Returns `None`: the system is not asked.
 pub(super) fn memory_bytes() -> Option<u64> {
     None
 }
@@ -44,7 +44,7 @@ pub(crate) fn user() -> String {
     env::var("USERNAME").unwrap_or_else(|_| "user".into())
 }
 
-/// The addresses of this machine. None if the system does not say.
+/// Returns the interfaces of this machine. Empty if the system does not report them.
 pub(crate) fn interfaces() -> impl Iterator<Item = Interface> {
     if_addrs::get_if_addrs().into_iter().flatten().map(|found| Interface {
         is_loopback: found.is_loopback(),
@@ -54,50 +54,50 @@ pub(crate) fn interfaces() -> impl Iterator<Item = Interface> {
     })
 }
 
-/// Users have no numbers.
+/// Returns `None`: users have no numbers.
 pub(crate) fn user_id() -> Option<u32> {
     None
 }
 
-/// Users have no numbers.
+/// Returns `None`: users have no numbers.
 pub(crate) fn user_named(_: &str) -> Option<u32> {
     None
 }
 
-/// Tells a file from another one that takes its name.
+/// Identifies a file, to distinguish it from a later file of the same name.
 pub(crate) fn file_id(found: &Metadata) -> (u64, u64) {
     (found.creation_time(), 0)
 }
 
-/// Where the user's domains are.
+/// Returns the folder of the user's domains.
 pub(crate) fn domains() -> io::Result<PathBuf> {
     let local = env::var_os("LOCALAPPDATA").map(PathBuf::from).filter(|path| path.is_absolute());
     let missing = || io::Error::new(io::ErrorKind::NotFound, "LOCALAPPDATA does not name a folder");
     Ok(local.ok_or_else(missing)?.join("polywire"))
 }
 
-/// Makes a folder, to which the access list of the one above applies.
+/// Makes a folder, to which the access list of its parent applies.
 pub(crate) fn make_private_folder(path: &Path) -> io::Result<()> {
     fs::create_dir(path)
 }
 
-/// Nobody is known who could.
+/// Returns `None`: the access lists of the user's folders are not checked.
 pub(crate) fn who_can_use(_: &Metadata) -> Option<String> {
     None
 }
 
-/// There are none.
+/// Returns `None`: files have no permissions of this kind.
 #[cfg(feature = "tls")]
 pub(crate) fn mode_for_others(_: &Metadata) -> Option<u32> {
     None
 }
 
-/// Opens a file, and makes it if it is not there.
+/// Opens a file, and creates it if it does not exist.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 
-/// Not asked.
+/// Returns `None`: the system is not asked.
 pub(crate) fn peer_of(_: &Socket) -> Option<Process> {
     None
 }
@@ -115,7 +115,8 @@ pub(crate) fn permit_file(_: &Path, _: &Metadata, _: u32) -> io::Result<()> {
 /// Does nothing.
 pub(crate) fn prepare_sending(_: &Socket) {}
 
-/// Sends what the system takes at once. No flag says so: the socket is asked first.
+/// Sends the bytes that the system accepts without blocking. Windows has no flag for that, so the
+/// function first polls the socket.
 pub(crate) fn send_now(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     let mut writable = [PollFd::new(socket, PollFlags::OUT)];
     if poll(&mut writable, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
@@ -125,8 +126,8 @@ pub(crate) fn send_now(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
     Ok(send(socket, some, SendFlags::empty())?)
 }
 
-/// A socket that becomes readable when [`Wake::wake`] was called: the system waits for nothing else
-/// together with sockets. It is connected to itself.
+/// A socket that becomes readable when [`Wake::wake`] is called. It is connected to itself. On
+/// Windows, only sockets can be waited for together with sockets.
 pub(crate) struct Wake(UdpSocket);
 
 impl Wake {
@@ -137,7 +138,7 @@ impl Wake {
         Ok(Wake(socket))
     }
 
-    /// Ends a running or else the next wait.
+    /// Ends the running wait, or else the next one.
     pub(crate) fn wake(&self) {
         // If the socket is full, the next wait returns anyway.
         let _ = self.0.send(&[1]);

@@ -17,8 +17,8 @@ pub struct Findings {
     pub recording: String,
     pub messages: usize,
     pub bytes: usize,
-    /// Messages whose bytes differ when they are encoded again, because those of the recording are
-    /// not the shortest.
+    /// The number of messages that have other bytes when they are encoded again, because the
+    /// recorded encoding is not the shortest one.
     pub longer_than_needed: usize,
     /// Number of messages of each template.
     pub templates: BTreeMap<String, usize>,
@@ -34,7 +34,7 @@ pub struct Findings {
 type Table = Vec<Vec<String>>;
 
 impl Findings {
-    /// True if every message has its shortest encoding, and none arrived as another value.
+    /// Returns true if every message has its shortest encoding, and none arrived as another value.
     pub fn are_fine(&self) -> bool {
         self.longer_than_needed == 0 && self.links.iter().all(|link| link.wrong == 0)
     }
@@ -45,7 +45,7 @@ impl Findings {
         parts.collect::<Vec<_>>().join("\n")
     }
 
-    /// A section of the page, with the picture of this name.
+    /// Returns a section of the page, with the picture of this name.
     pub fn markdown(&self, picture: &str) -> String {
         let left_out: String = self.left_out.iter().map(|why| format!("\nLeft out: {why}.\n")).collect();
         let mut text =
@@ -69,7 +69,7 @@ impl Findings {
         text + &format!("\n![Delivered, and bytes per message, by wire and link](<{picture}>)\n")
     }
 
-    /// What was delivered over each link, and the bytes that it took; none without links.
+    /// Draws what was delivered over each link, and the bytes that it took; `None` without links.
     pub fn picture(&self) -> Option<String> {
         let (_, first) = self.by_link().next()?;
         let percent = |figures: &LinkFigures| 100.0 * figures.delivered as f64 / figures.sent.max(1) as f64;
@@ -117,7 +117,7 @@ impl Findings {
         table(&headings, self.formats.iter().map(line))
     }
 
-    /// The topics of each link.
+    /// Returns the topics of each link.
     fn by_link(&self) -> impl Iterator<Item = (&str, &[LinkFigures])> {
         let links = self.links.chunk_by(|a, b| a.link == b.link);
         links.filter_map(|figures| figures.first().map(|first| (first.link.as_str(), figures)))

@@ -76,7 +76,7 @@ pub fn measure(
     Ok((coders.into_iter().map(Coder::figures).collect(), left_out))
 }
 
-/// Encoder and decoder of a codec without options.
+/// Returns encoder and decoder of a codec without options.
 pub fn ends(codec: &dyn Wire, shape: &Arc<Shape>) -> anyhow::Result<(Encoder<Record>, Decoder<Record>)> {
     let options = Options::default();
     Ok((Encoder::for_shape(codec, &options, shape)?, Decoder::for_shape(codec, &options, shape.schema(), shape)?))

@@ -47,7 +47,7 @@ pub struct LinkFigures {
     pub wrong: usize,
 }
 
-/// What all links share.
+/// The state that all links share.
 pub struct Links {
     templates: Templates,
     /// Further options in the wires of FAST.
@@ -65,7 +65,7 @@ impl Links {
         Ok(Links { templates, options, messages: Arc::new(messages), gap })
     }
 
-    /// Number of messages that each topic of a link carries.
+    /// Returns the number of messages that each topic of a link carries.
     pub fn messages(&self) -> usize {
         self.messages.len()
     }

@@ -219,7 +219,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The command line as the user wrote it.
+/// Returns the command line as the user wrote it.
 fn command() -> String {
     let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     iter::once("polywire".to_string()).chain(words).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! Commands from the page to nodes. Only pages that know the secret may send them.
+//! Commands from the page to nodes. Only pages with the secret may send them.
 
 use std::{
     fs,
@@ -24,13 +24,13 @@ use serde_json::json;
 use super::system::Known;
 use crate::{files::beside, handler::foxglove::Reply};
 
-/// How long a node may take to reply.
+/// The time limit for the reply of a node.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Commands that may be under way at a time.
+/// The maximum number of commands under way at a time.
 const MOST_COMMANDS: usize = 8;
 
-/// Bytes of the secret.
+/// The size of the secret in bytes.
 const SECRET: usize = 16;
 
 pub(super) struct Control {
@@ -40,12 +40,12 @@ pub(super) struct Control {
     under_way: Arc<AtomicUsize>,
 }
 
-/// What a page asks for.
+/// A request of a page.
 #[derive(Deserialize)]
 #[serde(tag = "op", rename_all = "camelCase", deny_unknown_fields)]
 enum Asked {
     Command {
-        /// The page's number for the reply.
+        /// The page's number of the request, which the reply repeats.
         id: u32,
         secret: String,
         /// The UUID of the node.
@@ -58,7 +58,7 @@ enum Asked {
 }
 
 impl Control {
-    /// Commands to nodes that are known. Fails if the system has no random numbers.
+    /// Makes the control of known nodes. Fails if the system has no random numbers.
     pub fn new(node: Node, known: Known) -> io::Result<Control> {
         let mut bytes = [0; SECRET];
         fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -70,7 +70,7 @@ impl Control {
         &self.secret
     }
 
-    /// Does what a page asks for, on a thread of its own. The error is a text for people.
+    /// Executes the request of a page on a thread of its own. The error is a text for the user.
     pub fn ask(&self, text: &str, reply: Reply) -> Result<(), String> {
         let asked = serde_json::from_str(text).map_err(|error| format!("no command: {error}"))?;
         let Asked::Command { id, secret, node: uuid, instance, settings } = asked;
@@ -109,7 +109,7 @@ fn call(node: &Node, name: &str, place: &str, command: &Command) -> Result<(), S
     }
 }
 
-/// Takes the same time wherever the texts differ.
+/// Compares two texts in a time that does not depend on where they differ.
 fn is_equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
@@ -122,7 +122,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file that only this user can read. Whoever waits for it finds all of it.
+/// Writes a file that only this user can read. A reader never sees an incomplete file.
 pub(super) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let written = beside(path, "new");
     remove(&written)?;

@@ -1,4 +1,4 @@
-//! The files of the page, and the HTTP around them.
+//! The files of the page, and their delivery over HTTP.
 
 use crate::handler::foxglove::is_this_machine;
 
@@ -13,15 +13,15 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/table.js", "text/javascript; charset=utf-8", include_str!("page/table.js")),
 ];
 
-/// Where the page asks for what archives have.
+/// The path for requests about archives.
 const RECORDED: &str = "/recorded";
 
-/// The page runs its own scripts alone, speaks to its own server alone, and is shown in no frame.
+/// The page may run only its own scripts, connect only to its own server, and be shown in no frame.
 const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
      X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n";
 
-/// The response to a request with this head. `recorded` answers queries about archives.
+/// Returns the response to a request with this head. `recorded` answers queries about archives.
 pub(super) fn respond(head: &str, recorded: impl FnOnce(&str) -> Result<String, String>) -> Vec<u8> {
     let mut words = head.lines().next().unwrap_or_default().split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -29,7 +29,7 @@ pub(super) fn respond(head: &str, recorded: impl FnOnce(&str) -> Result<String, 
     let header = |name| head.lines().find_map(|line| value_of(line, name));
     let host = header("host").unwrap_or_default();
     if !is_this_machine(host) {
-        // A stranger's name that stands for this machine's address.
+        // A foreign host name that resolves to this machine's address.
         return response("421 Misdirected Request", "text/plain", "open this page by 127.0.0.1 or localhost\n", true);
     }
     let has_body = method == "GET";
@@ -37,7 +37,7 @@ pub(super) fn respond(head: &str, recorded: impl FnOnce(&str) -> Result<String, 
         return response("405 Method Not Allowed", "text/plain", "GET is expected\n", true);
     }
     if path == RECORDED {
-        // A browser says so if another page asks, which could not read the answer anyway.
+        // Browsers report requests of other pages, which could not read the response anyway.
         if header("sec-fetch-site").is_some_and(|site| site != "same-origin") {
             return response("403 Forbidden", "text/plain", "only the dashboard may ask\n", has_body);
         }

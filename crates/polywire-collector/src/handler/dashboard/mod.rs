@@ -1,8 +1,8 @@
 //! The kind `dashboard`: a page for browsers that shows the system while it runs, and changes it.
 //!
-//! The page is in `page/` and compiled in. It gets samples by the protocol of [`foxglove`], from
-//! the same server, and beside them what `system` knows of nodes, and replies to commands, which
-//! `control` sends to nodes.
+//! The page is in `page/` and compiled in. It receives samples by the protocol of [`foxglove`] from
+//! the same server. By the same connection it also receives the state of the nodes from `system`,
+//! and replies to commands, which `control` sends to nodes.
 //!
 //! [`foxglove`]: super::foxglove
 
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Entry, Expects, HandlerContext, HandlerError, Setting, Settings};
 
-/// How often the picture of the system is made anew.
+/// How often the state of the system is sent to the pages.
 const EVERY: Duration = Duration::from_secs(1);
 
 pub(super) static KIND: Kind = Kind {
@@ -48,7 +48,7 @@ pub(super) static KIND: Kind = Kind {
 
 struct Dashboard {
     live: Live,
-    /// Dropping it ends the thread.
+    /// Dropping the sender ends the thread.
     end: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -67,7 +67,7 @@ impl Dashboard {
         let mut watch = Watch::new(context.clone());
         let file = settings.text("control");
         if let Some(file) = file {
-            // The address of the last time is no longer right, whatever happens from here on.
+            // The address of the previous start is no longer valid, whatever happens from here on.
             control::remove(file.as_ref()).map_err(|cause| failed(file, cause))?;
         }
         let control = file.map(|_| Control::new(node.clone(), watch.known())).transpose();
@@ -104,7 +104,7 @@ impl Handler for Dashboard {
         self.live.write(entry)
     }
 
-    /// Nothing is kept.
+    /// Has no effect, because nothing is stored.
     fn sync(&mut self) -> Result<(), HandlerError> {
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! What archives of the collector's other handlers have: requests of the page, and JSON for it.
+//! The contents of the archives of the collector's other handlers: requests of the page, and their
+//! JSON responses.
 //!
-//! A request is the query of an address: `archive` alone asks for topics, with `topic`, `from` and
-//! `to` for the newest messages, and with `member` for its values over time, thinned to what a plot
-//! can show. Times are milliseconds since 1970, because numbers of JavaScript have no room for
-//! nanoseconds.
+//! A request is the query of a URL: `archive` alone requests the topics, with `topic`, `from` and
+//! `to` the newest messages, and with `member` its values over time, downsampled for a plot. Times
+//! are milliseconds since 1970, because numbers in JavaScript cannot represent nanoseconds.
 
 use std::{
     ops::RangeInclusive,
@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 
 use crate::{Archive, ArchiveError, ArchiveValue, HandlerContext, archive::Message};
 
-/// Requests that may read at a time.
+/// The maximum number of requests that read at the same time.
 const MOST_READERS: usize = 4;
 
-/// How long a request may read.
+/// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Topics that the page is told.
+/// The maximum number of topics in a response.
 const MOST_TOPICS: usize = 10_000;
 
-/// Messages of a table.
+/// The maximum number of messages in a response.
 const MOST_MESSAGES: usize = 100;
 
-/// Points of a plot.
+/// The maximum number of points in a response.
 const MOST_POINTS: usize = 4000;
 
 pub(super) struct Recorded {
@@ -35,7 +35,7 @@ pub(super) struct Recorded {
     readers: AtomicUsize,
 }
 
-/// What a page asks for.
+/// A request of a page.
 #[derive(Debug, Default, PartialEq)]
 struct Asked {
     archive: String,
@@ -50,7 +50,7 @@ impl Recorded {
         Recorded { context, readers: AtomicUsize::new(0) }
     }
 
-    /// JSON for the query of an address. The error is a text for people.
+    /// Returns the JSON response to the query of a URL. The error is a text for the user.
     pub fn answer(&self, query: &str) -> Result<String, String> {
         let asked = Asked::parse(query)?;
         if self.readers.fetch_add(1, Ordering::AcqRel) >= MOST_READERS {
@@ -110,13 +110,13 @@ impl Asked {
     }
 
     fn times(&self) -> RangeInclusive<i64> {
-        // A number that is too large becomes the largest.
+        // The conversion saturates at the limits of `i64`.
         let nanoseconds = |ms: f64| (ms * 1e6) as i64;
         self.from_ms.map_or(i64::MIN, nanoseconds)..=self.to_ms.map_or(i64::MAX, nanoseconds)
     }
 }
 
-/// A value of an address, in which bytes may be `%` and two digits.
+/// Decodes a value in a URL, in which a byte may be `%` and two hexadecimal digits.
 fn decoded(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((first, after)) = rest.split_first() {
@@ -148,7 +148,7 @@ fn message(message: &Message) -> Value {
 fn shown(value: &ArchiveValue) -> Value {
     match value {
         ArchiveValue::Null => Value::Null,
-        // Numbers of JavaScript have 53 bits.
+        // JavaScript represents integers exactly only up to 2^53.
         ArchiveValue::Integer(number) if number.unsigned_abs() > 1 << 53 => json!(number.to_string()),
         ArchiveValue::Integer(number) => json!(number),
         ArchiveValue::Real(number) if !number.is_finite() => json!(number.to_string()),

@@ -1,5 +1,5 @@
-//! What the page shows of the system: nodes, publishers and subscribers with what they count, and
-//! probes with their settings.
+//! The state of the system for the page: nodes, publishers and subscribers with their statistics,
+//! and probes with their settings.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 
 use crate::{HandlerContext, HandlerStatus};
 
-/// Nodes that are shown, and whose statistics are kept.
+/// The maximum number of nodes that are shown, and whose statistics are kept.
 const MOST_NODES: usize = 1000;
 
-/// Publishers and subscribers, or topics, of a node that are shown.
+/// The maximum number of publishers, subscribers and topics of a node that are shown.
 const MOST_ENDS: usize = 1000;
 
-/// Nodes that take commands: the name and the place of each, by its UUID.
+/// The nodes that receive commands: the name and the endpoint of each, by its UUID.
 #[derive(Clone, Default)]
 pub(super) struct Known(Arc<Mutex<BTreeMap<String, (String, String)>>>);
 
@@ -32,7 +32,7 @@ impl Known {
         self.0.lock().get(uuid).cloned()
     }
 
-    /// False if there are too many.
+    /// Adds or updates a node. Returns false if there are too many.
     fn learn(&self, node: &NodeDescription, place: &str) -> bool {
         let mut known = self.0.lock();
         if known.len() >= MOST_NODES && !known.contains_key(&node.uuid) {
@@ -43,7 +43,7 @@ impl Known {
     }
 }
 
-/// Follows the nodes at the endpoints of a node.
+/// Observes the nodes at the endpoints of a node.
 pub(super) struct Watch {
     context: HandlerContext,
     node: Node,
@@ -54,13 +54,13 @@ pub(super) struct Watch {
     known: Known,
 }
 
-/// What is subscribed to at an endpoint.
+/// The subscriptions at an endpoint.
 struct Place {
     stats: Subscriber<NodeStats>,
     nodes: Subscriber<NodeDescription>,
 }
 
-/// The last two statistics of a node.
+/// The previous and the latest statistics of a node.
 struct Counted {
     before: NodeStats,
     last: NodeStats,
@@ -81,12 +81,12 @@ impl Watch {
         }
     }
 
-    /// The nodes that take commands, as they become known.
+    /// Returns the nodes that receive commands; the result is updated as nodes are discovered.
     pub fn known(&self) -> Known {
         self.known.clone()
     }
 
-    /// Takes what has come since the last time.
+    /// Processes the messages that have arrived since the last call.
     pub fn poll(&mut self) {
         while self.directory.try_recv().is_some() {}
         self.open_places();
@@ -103,7 +103,7 @@ impl Watch {
         }
     }
 
-    /// Subscribes at endpoints that the node has opened since the last time.
+    /// Subscribes at endpoints that the node has opened since the last call.
     fn open_places(&mut self) {
         let own = self.node.hello().node;
         let snapshot = self.directory.snapshot();
@@ -123,7 +123,7 @@ impl Watch {
         Ok(Place { stats, nodes })
     }
 
-    /// Everything, as the page gets it.
+    /// Returns the state of the system as JSON for the page.
     pub fn picture(&self) -> String {
         let snapshot = self.directory.snapshot();
         let is_there = |node: &NodeDescription| {
@@ -138,7 +138,7 @@ impl Watch {
         .to_string()
     }
 
-    /// The names of handlers whose archives the page can ask for.
+    /// Returns the names of the handlers whose archives the page can request.
     #[cfg(feature = "sqlite")]
     fn archives(&self) -> Vec<String> {
         self.context.archives().into_iter().map(|(name, _)| name).collect()
@@ -174,7 +174,7 @@ fn count(all: &mut BTreeMap<[u8; 16], Counted>, stats: NodeStats) {
     }
 }
 
-/// What a handler has done.
+/// Returns the state of a handler as JSON.
 fn handler(status: &HandlerStatus) -> Value {
     json!({
         "name": status.name, "kind": status.kind, "received": status.received, "stored": status.stored,
@@ -200,7 +200,7 @@ fn node_of(node: &NodeData) -> Value {
     })
 }
 
-/// Counts since the node began; the page makes rates of them.
+/// Returns counters since the start of the node; the page computes rates.
 fn stats_of(counted: &Counted) -> Value {
     let Counted { before, last } = counted;
     let topic = |now: &TopicStats| {

@@ -1,4 +1,4 @@
-//! The thread of a client: sends what waits for it, and takes what it asks for.
+//! The thread of a client: sends waiting messages, and handles the client's requests.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -17,19 +17,19 @@ use tungstenite::{
 
 use super::{Client, Extension, Hub, MOST_CHANNELS, status};
 
-/// How long a client may take to open a connection, and to read what it is sent.
+/// The time limit for a client to open a connection, and to read messages.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the thread waits for requests before it looks what there is to send.
+/// How long the thread waits for requests before it sends waiting messages.
 const TURN: Duration = Duration::from_millis(20);
 
-/// Bytes of the head of a request for a page.
+/// The maximum size of the head of a request for a page in bytes.
 const MOST_HEAD: usize = 8 << 10;
 
-/// Bytes of a request.
+/// The maximum size of a request in bytes.
 const MOST_REQUEST: usize = 1 << 20;
 
-/// A request, as far as it concerns this server.
+/// A request of a client, with the parts that concern this server.
 #[derive(Deserialize)]
 #[serde(tag = "op", rename_all = "camelCase")]
 enum Asked {
@@ -49,7 +49,7 @@ struct Subscription {
     channel_id: u32,
 }
 
-/// Serves a client until it goes, does not read, or the server ends.
+/// Serves a client until it disconnects or stops reading, or until the server ends.
 pub(super) fn run(stream: TcpStream, client: &Arc<Client>, hub: &Hub) {
     let Some(mut socket) = open(stream, hub) else { return };
     hub.greet(client);
@@ -86,8 +86,8 @@ fn open(stream: TcpStream, hub: &Hub) -> Option<WebSocket<TcpStream>> {
     Some(socket)
 }
 
-/// Whether a request asks for the protocol, by its head, which stays unread. `None` if no head
-/// comes.
+/// Returns whether a request asks for the WebSocket protocol. Peeks at its head without consuming
+/// it. `None` if no complete head arrives.
 fn is_for_protocol(stream: &TcpStream) -> Option<bool> {
     let (mut head, until) = (vec![0; MOST_HEAD], Instant::now() + PATIENCE);
     let mut seen = 0;
@@ -114,7 +114,7 @@ fn respond(mut stream: TcpStream, extension: &dyn Extension) -> io::Result<()> {
     stream.write_all(&extension.respond(&String::from_utf8_lossy(&head[..count])))
 }
 
-/// Ends well if the client closes the connection or the server ends.
+/// Returns `Ok` if the client closes the connection or the server ends.
 fn serve(socket: &mut WebSocket<TcpStream>, client: &Arc<Client>, hub: &Hub) -> Result<(), Error> {
     while !hub.ends() {
         let (texts, messages) = client.take();
@@ -132,7 +132,7 @@ fn serve(socket: &mut WebSocket<TcpStream>, client: &Arc<Client>, hub: &Hub) -> 
                 }
             }
             Ok(Message::Close(_)) | Err(Error::ConnectionClosed) => return Ok(()),
-            // Nobody publishes through this server.
+            // Clients cannot publish through this server.
             Ok(_) => {}
             Err(Error::Io(error)) if is_timeout(&error) => {}
             Err(error) => return Err(error),
@@ -145,7 +145,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Does what the client asks for. The error is a text for its user.
+/// Executes a request of the client. The error is a text for its user.
 fn ask(text: &str, client: &Arc<Client>, hub: &Hub) -> Result<(), String> {
     let asked: Asked = match (serde_json::from_str(text), &hub.extension) {
         (Ok(asked), _) => asked,

@@ -1,32 +1,33 @@
-//! Who may connect, and with which version of the protocol.
+//! Which clients may connect, and with which version of the protocol.
 
 use tungstenite::{
     handshake::server::{ErrorResponse, Request, Response},
     http::{HeaderValue, StatusCode, header},
 };
 
-/// The names of the protocol, best first.
+/// The names of the protocol, the preferred one first.
 const PROTOCOLS: [&str; 2] = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
 
-/// The header in which client and server agree on a protocol.
+/// The header in which client and server negotiate the protocol.
 const PROTOCOL: &str = "sec-websocket-protocol";
 
-/// Which pages may connect. A browser says where a page is from; other programs do not.
+/// Which web pages may connect. Browsers report the origin of a page; other programs do not.
 #[derive(Default)]
 pub(super) struct Admission {
     origins: Vec<String>,
-    /// The server has pages of its own, which alone may connect.
+    /// Whether the server has pages of its own. Of the pages of this machine, only those may
+    /// connect.
     own_pages: bool,
 }
 
 impl Admission {
-    /// `origins` are separated by blanks or commas.
+    /// Parses `origins`, which are separated by blanks or commas.
     pub fn of(origins: &str, own_pages: bool) -> Admission {
         let origins = origins.split([' ', ',']).filter(|origin| !origin.is_empty());
         Admission { origins: origins.map(|origin| origin.trim_end_matches('/').to_owned()).collect(), own_pages }
     }
 
-    /// Answers the request that opens a connection.
+    /// Responds to the request that opens a connection.
     #[expect(clippy::result_large_err, reason = "the library has these types")]
     pub fn answer(&self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
         let text_of = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
@@ -45,9 +46,10 @@ impl Admission {
         }
     }
 
-    /// Pages of this machine are admitted whatever their port, unless the server at `host` has
-    /// pages of its own. Their name is checked, and not only compared with that of the server: a
-    /// stranger's name can stand for this machine's address.
+    /// Returns whether pages of an origin may connect. Pages of this machine may, regardless of
+    /// their port, unless the server at `host` has pages of its own. The origin's host name is
+    /// checked and not only compared with `host`, because a foreign name can resolve to this
+    /// machine's address.
     fn admits(&self, origin: &str, host: &str) -> bool {
         let from = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         let is_own = from.is_some_and(|from| is_this_machine(from) && (!self.own_pages || from == host));
@@ -55,7 +57,7 @@ impl Admission {
     }
 }
 
-/// Whether a host, with or without a port, is this machine by name.
+/// Returns whether a host name, with or without a port, is one of this machine's fixed names.
 pub(in crate::handler) fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

@@ -1,8 +1,9 @@
-//! The kind `foxglove`: live messages for Foxglove and for browsers, by WebSocket.
+//! The kind `foxglove`: live messages for Foxglove and for browsers, over WebSocket.
 //!
 //! The protocol is that of Foxglove: each topic and type is a channel, with a format and a schema
-//! (`coding`), and clients subscribe to channels. `client` has a thread for each client, which
-//! alone uses its socket. Nothing waits for a client: what does not fit its queue is left out.
+//! (`coding`), and clients subscribe to channels. `client` has a thread for each client, and only
+//! this thread uses the client's socket. A slow client delays nothing: messages that do not fit its
+//! queue are dropped.
 
 mod client;
 mod handshake;
@@ -31,19 +32,20 @@ use super::{
 };
 use crate::{ALERTS, Entry, Expects, HandlerError, JsonText, Setting, Settings, json::PerType};
 
-/// The most clients at a time.
+/// The maximum number of clients at a time.
 const MOST_CLIENTS: usize = 32;
 
-/// The most channels: topics with their types.
+/// The maximum number of channels: pairs of topic and type.
 const MOST_CHANNELS: usize = 4096;
 
-/// Alerts that a client gets which comes after them.
+/// The number of past alerts that a new client receives.
 const MOST_ALERTS: usize = 100;
 
-/// The most bytes of messages that wait for a client. Of more, the oldest are left out.
+/// The maximum size of the messages that wait for a client in bytes. Beyond it, the oldest are
+/// dropped.
 const MOST_WAITING: usize = 16 << 20;
 
-/// How long the end of a server waits until its listener has seen it.
+/// How long the end of a server waits for its listener thread to notice.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) static KIND: Kind = Kind {
@@ -65,40 +67,40 @@ pub(super) static KIND: Kind = Kind {
     open: |settings, context| Ok(Box::new(Live::open(settings, context.node(), None)?)),
 };
 
-/// What a server does beside the protocol.
+/// The parts of a server outside the Foxglove protocol.
 pub(super) trait Extension: Send + Sync {
-    /// The response to a request, with this head, that does not ask for the protocol.
+    /// Returns the response to a request that does not ask for the protocol, given its head.
     fn respond(&self, head: &str) -> Vec<u8>;
 
-    /// Does what a client asks for that the protocol does not have. The error is a text for its
+    /// Executes a client's request that the protocol does not define. The error is a text for its
     /// user.
     fn ask(&self, text: &str, reply: Reply) -> Result<(), String>;
 }
 
-/// Tells a client something, once.
+/// Sends one text to a client.
 pub(super) type Reply = Box<dyn FnOnce(String) + Send>;
 
-/// A server, and the channels that it has.
+/// A server and its channels.
 pub(super) struct Live {
     hub: Arc<Hub>,
     address: SocketAddr,
     listener: Option<JoinHandle<()>>,
     format: Format,
-    /// How messages of each type are sent, and its channels by topic.
+    /// The coding of each type, and its channels by topic.
     types: PerType<(Coding, HashMap<String, u32>)>,
     json: JsonText,
-    /// The message that is encoded.
+    /// The buffer for the message that is encoded.
     bytes: Vec<u8>,
 }
 
-/// Shows all clients of a server the same.
+/// Sends the same text to all clients of a server.
 #[derive(Clone)]
 pub(super) struct Screen(Arc<Hub>);
 
-/// What the handler shares with the threads of its clients.
+/// The state that the handler shares with the threads of its clients.
 #[derive(Default)]
 struct Hub {
-    /// What each client is told first.
+    /// The first text that each client receives.
     greeting: String,
     admission: Admission,
     extension: Option<Arc<dyn Extension>>,
@@ -108,18 +110,18 @@ struct Hub {
 
 #[derive(Default)]
 struct State {
-    /// What clients are told of the channels, in the order of their numbers from 1.
+    /// The descriptions of the channels for clients, in the order of their numbers from 1.
     channels: Vec<Value>,
     clients: Vec<Arc<Client>>,
-    /// The last alerts: channel, time and message.
+    /// The latest alerts: channel, time and message.
     alerts: VecDeque<(u32, u64, Vec<u8>)>,
-    /// What was shown last.
+    /// The text that [`Screen::show`] sent last.
     shown: String,
-    /// Clients that were dropped because they did not read.
+    /// The number of clients that were disconnected because they did not read.
     stalled: u64,
 }
 
-/// What waits for a client.
+/// The texts and messages that wait for a client.
 #[derive(Default)]
 struct Client {
     waiting: Mutex<Waiting>,
@@ -127,15 +129,15 @@ struct Client {
 
 #[derive(Default)]
 struct Waiting {
-    /// What is said about channels.
+    /// Texts about channels.
     texts: Vec<String>,
-    /// What is shown; a newer one replaces it.
+    /// The text of [`Screen::show`]; a newer one replaces it.
     shown: Option<String>,
     messages: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Messages that were left out, since the client was told.
+    /// The number of messages that were dropped since this was last reported to the client.
     lost: u64,
-    /// The client's number of the subscription to each channel.
+    /// The client's subscription number for each channel.
     subscriptions: BTreeMap<u32, u32>,
 }
 
@@ -178,12 +180,12 @@ impl Live {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its clients.
+    /// Returns the handle that sends a text to all clients.
     pub fn screen(&self) -> Screen {
         Screen(self.hub.clone())
     }
@@ -220,14 +222,14 @@ impl Handler for Live {
         Ok(())
     }
 
-    /// Nothing is kept.
+    /// Has no effect, because nothing is stored.
     fn sync(&mut self) -> Result<(), HandlerError> {
         Ok(())
     }
 }
 
 impl Screen {
-    /// Shows a text in place of the last one.
+    /// Sends a text to all clients. It replaces the previous one.
     pub fn show(&self, text: String) {
         let mut state = self.0.lock();
         state.clients.iter().for_each(|client| client.lock().shown = Some(text.clone()));
@@ -238,7 +240,7 @@ impl Screen {
 impl Drop for Live {
     fn drop(&mut self) {
         self.hub.ends.store(true, Ordering::Release);
-        // Wakes the thread.
+        // Wakes the listener thread.
         let woken = TcpStream::connect_timeout(&self.address, PATIENCE).is_ok();
         if let Some(thread) = self.listener.take().filter(|_| woken) {
             let _ = thread.join();
@@ -246,7 +248,7 @@ impl Drop for Live {
     }
 }
 
-/// A message on the wire.
+/// Encodes a message of the protocol.
 fn message(subscription: u32, time_ns: u64, payload: &[u8]) -> Vec<u8> {
     const MESSAGE_DATA: u8 = 1;
     let mut bytes = Vec::with_capacity(13 + payload.len());
@@ -263,7 +265,7 @@ impl Hub {
             if self.ends() {
                 return;
             }
-            // One that goes away at once is its own problem.
+            // A client that disconnects at once is ignored.
             let Ok(stream) = stream else { continue };
             if self.lock().clients.len() >= MOST_CLIENTS {
                 log::warn!("foxglove: there are {MOST_CLIENTS} clients; another one is turned away");
@@ -282,10 +284,10 @@ impl Hub {
         }
     }
 
-    /// The channel for a topic and its type. If it is new, everybody is told.
+    /// Returns the channel for a topic and its type. A new channel is announced to all clients.
     fn advertise(&self, topic: &str, coding: &Coding) -> Result<u32, HandlerError> {
         let mut state = self.lock();
-        // Each writer's type is another one in memory.
+        // Types are compared by content, because each writer's type is a separate object in memory.
         let is_same = |channel: &Value| {
             channel["topic"] == topic && channel["schemaName"] == coding.type_name && channel["schema"] == coding.schema
         };
@@ -306,12 +308,12 @@ impl Hub {
         Ok(channel)
     }
 
-    /// The clients that have subscribed to a channel, with their numbers of the subscription.
+    /// Returns the clients that have subscribed to a channel, with their subscription numbers.
     fn wanting(&self, channel: u32) -> Vec<(Arc<Client>, u32)> {
         self.lock().wanting(channel)
     }
 
-    /// Keeps an alert for clients that subscribe later. Returns those that have subscribed.
+    /// Stores an alert for clients that subscribe later. Returns the clients that have subscribed.
     fn remember(&self, channel: u32, time_ns: u64, bytes: &[u8]) -> Vec<(Arc<Client>, u32)> {
         let mut state = self.lock();
         state.alerts.truncate(MOST_ALERTS - 1);
@@ -319,10 +321,10 @@ impl Hub {
         state.wanting(channel)
     }
 
-    /// Subscribes a client to a channel, and gives it the alerts that there were, from the oldest
-    /// on.
+    /// Subscribes a client to a channel, and sends it the stored alerts, the oldest first.
     fn subscribe(&self, client: &Client, channel: u32, id: u32) -> Result<(), String> {
-        // An alert that comes meanwhile is among them, or finds the client.
+        // The lock ensures that a concurrent alert is either stored already, or is sent to this
+        // client.
         let state = self.lock();
         client.subscribe(channel, id)?;
         let of_channel = state.alerts.iter().rev().filter(|(of, ..)| *of == channel);
@@ -330,11 +332,11 @@ impl Hub {
         Ok(())
     }
 
-    /// Tells a client that has just come what there is.
+    /// Sends the greeting, the channels and the current text to a new client.
     fn greet(&self, client: &Client) {
         let state = self.lock();
         let mut waiting = client.lock();
-        // What was advertised before the client could be told is among it.
+        // The list contains the channels that were announced before this greeting.
         waiting.texts = vec![self.greeting.clone(), advertisement(&state.channels)];
         waiting.shown = Some(state.shown.clone()).filter(|shown| !shown.is_empty());
     }
@@ -361,7 +363,7 @@ impl State {
     }
 }
 
-/// The number of the channel at this place.
+/// Returns the number of the channel at this index.
 fn number_of(place: usize) -> u32 {
     u32::try_from(place + 1).unwrap_or(u32::MAX)
 }
@@ -380,7 +382,7 @@ impl Client {
         Ok(())
     }
 
-    /// Queues a message. If the client is too slow, the oldest ones go.
+    /// Queues a message. If the client is too slow, the oldest messages are dropped.
     fn push(&self, message: Vec<u8>) {
         let mut waiting = self.lock();
         waiting.bytes += message.len();
@@ -392,7 +394,7 @@ impl Client {
         }
     }
 
-    /// What is to be sent now.
+    /// Takes the texts and messages that are to be sent now.
     fn take(&self) -> (Vec<String>, VecDeque<Vec<u8>>) {
         let mut waiting = self.lock();
         waiting.bytes = 0;
@@ -410,7 +412,7 @@ impl Client {
     }
 }
 
-/// A text for the user of a client; level 1 is a warning, 2 an error.
+/// Makes a text for the user of a client; level 1 is a warning, 2 an error.
 fn status(level: u8, text: &str) -> String {
     json!({ "op": "status", "level": level, "message": text }).to_string()
 }

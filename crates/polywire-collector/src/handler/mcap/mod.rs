@@ -1,8 +1,8 @@
-//! The kind `mcap`: files for Foxglove and the tools around it, with JSON or CDR (`coding`) and
-//! their schemas.
+//! The kind `mcap`: files for Foxglove and compatible tools, with JSON or CDR (`coding`) and their
+//! schemas.
 //!
-//! Chunks are written as a whole and only appended, so an interrupted file can be read up to its
-//! last chunk. When such a file is found, it is completed. Each start begins a new file.
+//! Chunks are appended as a whole, so an interrupted file can be read up to its last chunk. When
+//! the handler finds such a file, it completes it. Each start begins a new file.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,17 +27,17 @@ use super::{
 };
 use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, files::sync_folder, json::PerType};
 
-/// Bytes of messages after which a chunk ends.
+/// The number of message bytes after which a chunk ends.
 const CHUNK: u64 = 1 << 20;
 
-/// The most channels of a file, which may have 65,535.
+/// The maximum number of channels of a file. The format permits 65,535.
 const MOST_CHANNELS: u16 = 32_768;
 
-/// The most entries for whose origins and types the channel is remembered.
+/// The maximum number of pairs of origin and type whose channel is cached.
 const MOST_KNOWN: usize = 4096;
 
-/// The largest record of an interrupted file that is completed. Chunks are not much larger than
-/// the largest message.
+/// The maximum size of a record when an interrupted file is completed. Chunks are not much larger
+/// than the largest message.
 const MOST_RECORD: usize = 1 << 28;
 
 pub(super) static KIND: Kind = Kind {
@@ -70,7 +70,7 @@ pub(super) static KIND: Kind = Kind {
 
 fn options(is_compressed: bool) -> WriteOptions {
     let options = WriteOptions::new().library(concat!("polywire ", env!("CARGO_PKG_VERSION")));
-    // Without seeking, a chunk is written when it is whole.
+    // Without seeking, a chunk is written when it is complete.
     options.compression(compression(is_compressed)).chunk_size(Some(CHUNK)).disable_seeking(true)
 }
 
@@ -79,7 +79,7 @@ fn compression(is_compressed: bool) -> Option<Compression> {
     is_compressed.then_some(Compression::Zstd)
 }
 
-/// [`Rotation::of`] refuses the setting.
+/// Without the feature, [`Rotation::of`] rejects the setting.
 #[cfg(not(feature = "zstd"))]
 fn compression(_: bool) -> Option<Compression> {
     None
@@ -89,7 +89,7 @@ struct Recording {
     path: PathBuf,
     rotation: Rotation,
     options: WriteOptions,
-    /// Made for the first message.
+    /// The current file, created for the first message.
     file: Option<OpenFile>,
     format: Format,
     codings: PerType<Coding>,
@@ -100,22 +100,23 @@ struct Recording {
 /// A file that is being written.
 struct OpenFile {
     path: PathBuf,
-    /// Missing when it has been closed.
+    /// `None` after the file has been closed.
     writer: Option<Writer<BufWriter<File>>>,
-    /// The same file.
+    /// The file of `writer`.
     file: File,
     began: Instant,
-    /// The channels of origins and types.
+    /// A cache of the channels by origin, type and kind.
     known: HashMap<ChannelKey, Channel>,
-    /// How many channels there are.
+    /// The highest channel number.
     channels: u16,
-    /// Bytes of the file that are stored.
+    /// The number of bytes that are on the disk.
     stored: u64,
-    /// There is more than is stored.
+    /// Whether messages were written that are not on the disk.
     is_dirty: bool,
 }
 
-/// A channel has one topic, writer and type. Both are addresses, which the channel keeps alive.
+/// The key of a channel: an origin, a type and a kind. The first two are addresses; the cached
+/// value keeps them allocated.
 type ChannelKey = (usize, usize, Message);
 type Channel = (Arc<Origin>, Arc<Shape>, u16);
 
@@ -136,7 +137,7 @@ impl Handler for Recording {
         file.is_dirty = true;
         let channel = file.channel(entry, coding).map_err(failed)?;
         let time = u64::try_from(entry.timestamp_ns).unwrap_or(0);
-        // The format has 32 bits for it.
+        // The format has only 32 bits for the sequence number.
         let sequence = entry.sequence as u32;
         let header = MessageHeader { channel_id: channel, sequence, log_time: time, publish_time: time };
         file.writer()?.write_to_known_channel(&header, bytes).map_err(failed)
@@ -163,7 +164,7 @@ impl Recording {
         full(&self.path, self.rotation)
     }
 
-    /// Gives a file that is there already its number. One that is not complete is completed first.
+    /// Renames an existing file with its number. An incomplete file is completed first.
     fn put_away(&self) -> Result<(), HandlerError> {
         let path = &self.path;
         let found = match ends(path) {
@@ -212,7 +213,7 @@ impl OpenFile {
         self.writer.as_mut().ok_or_else(|| HandlerError::Failed(format!("{} is closed", self.path.display())))
     }
 
-    /// The channel of an entry, which is made for the first one.
+    /// Returns the channel of an entry, and adds it if necessary.
     fn channel(&mut self, entry: &Entry, coding: &Coding) -> Result<u16, McapError> {
         let (origin, shape) = (&entry.origin, entry.value.shape());
         let key = (Arc::as_ptr(origin).addr(), Arc::as_ptr(shape).addr(), entry.kind);
@@ -221,7 +222,7 @@ impl OpenFile {
         }
         let Some(writer) = &mut self.writer else { return Err(McapError::AttemptedWriteAfterFailure) };
         let schema = writer.add_schema(&coding.type_name, coding.schema_encoding, coding.schema.as_bytes())?;
-        // Viewers would take the end of an instance for a value.
+        // Viewers would take the end of an instance for a value, so it has a topic of its own.
         let topic = match entry.kind {
             Message::Data => origin.topic.clone(),
             kind => format!("{}#{}", origin.topic, kind.name()),
@@ -236,7 +237,7 @@ impl OpenFile {
             metadata.insert("type".to_owned(), entry.type_name().to_owned());
         }
         let channel = writer.add_channel(schema, &topic, coding.message_encoding, &metadata)?;
-        // Numbers rise; origins and types that are equal share one.
+        // Channel numbers increase; equal origins and types share a channel.
         self.channels = self.channels.max(channel);
         if self.known.len() >= MOST_KNOWN {
             self.known.clear();
@@ -245,7 +246,7 @@ impl OpenFile {
         Ok(channel)
     }
 
-    /// Ends the chunk and stores it.
+    /// Ends the chunk and writes it to the disk.
     fn sync(&mut self) -> Result<(), HandlerError> {
         if !self.is_dirty {
             return Ok(());
@@ -269,7 +270,8 @@ impl OpenFile {
 }
 
 impl Drop for OpenFile {
-    /// Removes what is not stored, because it is written again, or completes the file.
+    /// Removes data that is not stored, because it will be written again; otherwise completes the
+    /// file.
     fn drop(&mut self) {
         if !self.is_dirty {
             if let Err(error) = self.finish() {
@@ -278,7 +280,7 @@ impl Drop for OpenFile {
             return;
         }
         if let Some(writer) = self.writer.take() {
-            // Dropping it would complete the file.
+            // Dropping the writer itself would complete the file.
             drop(writer.into_inner());
         }
         let _ = match self.stored {
@@ -288,12 +290,12 @@ impl Drop for OpenFile {
     }
 }
 
-/// What a file's beginning and end say.
+/// The state of a file, judged by its beginning and end.
 #[derive(Debug, PartialEq, Eq)]
 enum Ends {
     Complete,
     Interrupted,
-    /// Nothing but a part of the beginning.
+    /// The file contains only a part of the magic bytes.
     TooShort,
     Other,
 }
@@ -313,7 +315,7 @@ fn ends(path: &Path) -> io::Result<Ends> {
     })
 }
 
-/// Replaces an interrupted file by a complete one with all its whole chunks.
+/// Replaces an interrupted file by a complete one with all its intact chunks.
 fn complete(path: &Path, options: WriteOptions) -> Result<(), HandlerError> {
     let wrong = |cause: io::Error| HandlerError::file(path, &cause);
     let mut partial: OsString = path.into();
@@ -390,7 +392,7 @@ mod tests {
             names
         }
 
-        /// The numbers of the pumps in a file, and whether the file is complete.
+        /// Returns the numbers of the pumps in a file, and whether the file is complete.
         fn pumps(&self, name: &str) -> (Vec<u64>, bool) {
             let (mut pumps, mut is_whole) = (Vec::new(), true);
             for message in MessageReader::new(File::open(self.0.join(name)).expect(name)) {
@@ -458,7 +460,7 @@ mod tests {
         let bytes = fs::read(folder.file()).expect("a file");
         let summary = mcap::Summary::read(&bytes).expect("readable").expect("there is one");
         let statistics = summary.stats.as_ref().expect("there are some");
-        // Each origin has a channel; those with the same content are one.
+        // Each origin has a channel; channels with the same content are shared.
         assert_eq!((statistics.message_count, statistics.channel_count, statistics.schema_count), (4, 3, 1));
         assert_eq!(summary.chunk_indexes.len(), 1);
         let mut topics: Vec<&str> = summary.channels.values().map(|channel| channel.topic.as_str()).collect();
@@ -484,14 +486,14 @@ mod tests {
         write(&mut torn, 4..=6);
         torn.sync().expect("stored");
         let bytes = fs::read(folder.file()).expect("a file");
-        // As if the process had been killed.
+        // Simulates that the process was killed.
         std::mem::forget(torn);
         let len = bytes.len();
         for at in (0..len).step_by(7).chain([len]) {
             fs::write(folder.file(), &bytes[..at]).expect("written");
             drop(recording(&folder, Rotation::default()));
             let names = folder.names();
-            // A chunk is whole before what is written after it.
+            // A chunk is complete before the bytes that follow it.
             let least = [at as u64 >= stored, at == len].iter().filter(|is_stored| **is_stored).count() as u64 * 3;
             match names.as_slice() {
                 [] => assert!(at <= MAGIC.len()),
@@ -537,7 +539,7 @@ mod tests {
         }
         assert_eq!(folder.names(), ["a.3.mcap", "a.4.mcap", "a.mcap"]);
         assert_eq!((folder.pumps("a.4.mcap"), folder.pumps("a.mcap")), ((vec![4], true), (vec![5], false)));
-        // What is not stored is written again, so that it is removed here.
+        // Entries that are not stored are written again, so they are removed here.
         write(&mut recording, [6]);
         recording.sync().expect("stored");
         write(&mut recording, [7]);

@@ -247,11 +247,11 @@ fn differences(page: &mut Page, results: &Results) {
     page.list(&items);
 }
 
-/// Of ten fields in the thesis's template, those that take a byte or more whatever their value is:
+/// Number of fields, of ten in the thesis's template, that take at least a byte for any value:
 /// char, uchar and int32, which have no operator, and int16, uint16 and uint64, which are deltas.
 const ALWAYS: usize = 6;
 
-/// Of ten fields, those that take a bit of the presence map: bool and uint32, which have the
+/// Number of fields, of ten, that take a bit of the presence map: bool and uint32, which have the
 /// operator copy, and int64, which has increment.
 const BITS: usize = 3;
 

@@ -47,7 +47,7 @@ const EQUAL: usize = 2;
 /// defaults.
 const TRANSMIT: [&str; 6] = ["512/-/-", "8K/-/-", "64K/-/-", "512K/-/-", "64K/64K/256K", "default"];
 
-/// The run of the paper whose round trips are short under load here.
+/// The paper's run whose round trips are short under load on the measured machine.
 const SHORT: &str = PRINTED[0].buffers;
 
 /// Bytes of a packet.
@@ -82,7 +82,7 @@ fn value(results: &Results, buffers: &str, metric: &str) -> Option<f64> {
     Some(at(results, buffers)?.metrics.get(metric)?.value)
 }
 
-/// Round trips and messages a second.
+/// The cells of a table row: round trips, and messages per second.
 fn cells(results: &Results, buffers: &str) -> Vec<String> {
     let result = at(results, buffers);
     ["rtt_mean_ns", "rtt_p90_ns", "rtt_p99_ns", "throughput_hz"].map(|metric| cell(result, metric)).to_vec()
@@ -132,7 +132,7 @@ fn under_way(results: &Results, buffers: &str) -> Option<f64> {
     Some(value(results, buffers, "throughput_hz")? * value(results, buffers, "rtt_mean_ns")? / 1e9 * PACKET)
 }
 
-/// All buffers on the way there and back.
+/// Bytes of all buffers on the way there and back.
 fn all(set: &Buffers) -> Option<f64> {
     let [there, back] = [&set.sender, &set.receiver].map(|side| Some(side.outgoing()? + side.receive?));
     Some((there? + back?) as f64)

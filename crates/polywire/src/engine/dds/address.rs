@@ -1,22 +1,21 @@
-//! Addresses of the engine `dds`: a domain, and the options behind the question mark, with `&`
-//! between them.
+//! Addresses of the engine `dds`: a domain, and options after a question mark, separated by `&`.
 
 use std::fs;
 
 use super::name::Naming;
 
-/// The largest number of a domain. Larger ones have no port numbers of their own.
+/// The highest domain number. Higher ones have no port numbers of their own.
 const LAST_DOMAIN: u32 = 232;
 
-/// What an address says.
+/// A parsed address.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) domain: u32,
-    /// Cyclone's configuration as XML; `None` for that of the environment.
+    /// Cyclone's configuration as XML; `None` for the one in the environment.
     pub(super) configuration: Option<String>,
-    /// Whether types are told to other programs, and read of them.
+    /// Whether types are sent to other programs, and read from them.
     pub(super) types: bool,
-    /// Whether the participant has DDS Security, from the node's identity.
+    /// Whether the participant uses DDS Security, with the node's identity.
     pub(super) security: bool,
     /// How topics and types are named.
     pub(super) naming: Naming,
@@ -43,7 +42,8 @@ impl Address {
                 "config" => {
                     let read = fs::read_to_string(value);
                     let read = read.map_err(|cause| format!("cannot read '{value}': {cause}"))?;
-                    // The participant would outlive its certificate.
+                    // Without `security=on`, nothing would end the participant when its certificate
+                    // expires.
                     if ["<security", "<ddssecurity"].iter().any(|tag| read.to_ascii_lowercase().contains(tag)) {
                         return Err(format!("'{value}' is about security: that comes with security=on alone"));
                     }
@@ -78,7 +78,7 @@ fn is_on(key: &str, value: &str) -> Result<bool, String> {
     }
 }
 
-/// The configuration that uses an interface alone, by its address or its name.
+/// Returns a configuration that uses only one interface, given by its address or its name.
 fn on_interface(name: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".:-_%".contains(c);
     if name.is_empty() || !name.chars().all(is_plain) {

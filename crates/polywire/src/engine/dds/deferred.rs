@@ -1,5 +1,5 @@
-//! What may take long, and is left to a thread of its own: to delete writers and readers, which
-//! waits for acknowledgments and for Cyclone's threads, and to write what had no room.
+//! Work that may take long, which a separate thread does: deleting writers and readers, which waits
+//! for acknowledgements and for Cyclone's threads, and writing messages that found no room.
 
 use std::{
     collections::VecDeque,
@@ -22,23 +22,22 @@ use super::{
     state::{Channel, Shared},
 };
 
-/// How often it is looked whether a message that waits for room may be left to the thread, and
-/// whether a retired channel is free.
+/// The interval between checks whether a message that waits for room may be left to the thread, and
+/// whether a retired channel is no longer in use.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Least time between two [`Event::Dropped`] of a channel.
+/// The minimum time between two [`Event::Dropped`] of a channel.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
-/// Something that may take long.
+/// A task that may take long.
 pub(super) enum Task {
-    /// A channel has retired. Its writer goes once its readers have confirmed everything: DDS sees
-    /// to that.
+    /// A channel has retired. DDS deletes its writer once its readers have acknowledged everything.
     Retire(Arc<Channel>),
-    /// A reader may not be used any more.
+    /// A channel no longer uses this reader, which is deleted if no other channel uses it.
     Leave(Arc<ReadEnd>),
     /// A participant has gone.
     Lose(Box<Peer>),
-    /// Nobody is asked for types any more by these.
+    /// The writer and reader of questions for types that are no longer needed.
     Hush(Box<(Writer, Reader)>),
     /// Messages of a channel wait for room.
     Write(Arc<Channel>),
@@ -61,7 +60,8 @@ impl Deferred {
         }
     }
 
-    /// Ends the thread once it has done everything. What still has no room is not written.
+    /// Ends the thread once it has done all tasks. Messages that still find no room are not
+    /// written.
     pub(super) fn end(&self) {
         self.0.lock().take();
     }
@@ -88,7 +88,8 @@ pub(super) fn start(shared: &Arc<Shared>, tasks: mpsc::Receiver<Task>) -> io::Re
                 Err(RecvTimeoutError::Disconnected) if retired.is_empty() => return,
                 Err(RecvTimeoutError::Disconnected) => thread::sleep(LOOK),
             }
-            // Who still writes, as a thread of Cyclone, must not be the last that has the writer.
+            // A thread that still writes, such as one of Cyclone's, must not drop the last
+            // reference.
             retired.retain(|channel| Arc::strong_count(channel) > 1);
         }
     })
@@ -112,7 +113,7 @@ impl Late {
         self.waiting.lock().samples.is_empty()
     }
 
-    /// Adds a sample. Returns it if there are `most` bytes.
+    /// Adds a sample. Returns it as the error if `most` bytes wait already.
     fn push(&self, sample: Sample, most: usize) -> Result<(), Sample> {
         let mut waiting = self.waiting.lock();
         if waiting.bytes >= most {
@@ -136,7 +137,7 @@ impl Late {
         }
     }
 
-    /// Waits until there is nothing. False if the time is up before.
+    /// Waits until no sample waits. Returns false if the time is up before.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         let is_busy = |waiting: &mut Waiting| !waiting.samples.is_empty();
         !self.empty.wait_while_for(&mut self.waiting.lock(), is_busy, at_most).timed_out()
@@ -146,13 +147,13 @@ impl Late {
 impl Shared {
     /// Writes a message. False if it found no room in the writer's history.
     ///
-    /// Waits for room, but does not keep the thread of Cyclone waiting that takes the
-    /// acknowledgments that make room: what that thread writes, and what is written while it may
-    /// wait for this thread, is left to the thread for deferred work.
+    /// Waits for room, but must not block the thread of Cyclone that processes acknowledgements,
+    /// because these make room. So the messages that this thread of Cyclone writes, and those
+    /// written while it may wait for the caller, are left to the thread for deferred work.
     pub(super) fn write(&self, channel: &Arc<Channel>, mut sample: Sample) -> Result<bool, Error> {
         let (mut until, mut may_not_wait) = (None, hands::is_delivering() || self.inbox.is_full());
         loop {
-            // Those that wait were written before.
+            // Samples that already wait go first.
             if channel.late.is_empty() {
                 match hands::writing(|| channel.writer.write(&sample)) {
                     Err(error) if error.is_timeout() => {}
@@ -176,7 +177,7 @@ impl Shared {
             if left.is_zero() || hands::is_delivering() {
                 return Ok(false);
             }
-            // The writer has waited for room, a little.
+            // Returns at once if no sample waits; then the write above has already waited briefly.
             channel.late.wait(left.min(LOOK));
             may_not_wait = self.inlet.is_held_up();
         }
@@ -189,7 +190,8 @@ impl Shared {
         }
     }
 
-    /// Writes what waits for room. If there is none in time, messages are dropped until there is.
+    /// Writes the samples that wait for room. If there is no room in time, drops them until there
+    /// is.
     fn write_late(&self, channel: &Arc<Channel>) {
         let mut until = Instant::now() + self.patience();
         while let Some(sample) = channel.late.first() {

@@ -1,5 +1,5 @@
-//! The service by which nodes of ROS 2 ask this node for its types, as its middleware on Cyclone
-//! DDS has services. `polywire_core::ros::type_query` has the messages.
+//! The service by which ROS 2 nodes query this node's types, in the form that the middleware of ROS
+//! 2 on Cyclone DDS uses. `polywire_core::ros::type_query` has the messages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ pub(super) struct Descriptions {
 }
 
 impl Descriptions {
-    /// Serves the node of ROS 2 that has this name. Fails if DDS Security does not allow it.
+    /// Opens the service of the ROS 2 node with this name. Fails if DDS Security does not allow it.
     pub(super) fn new(shared: &Shared, node: &str) -> Result<Descriptions, Error> {
         let service = format!("{node}/{}", type_query::NAME);
         let type_name = |part: &str| format!("{}{part}_", type_query::TYPE_NAME);
@@ -47,7 +47,7 @@ impl Descriptions {
         self.reader.guid()
     }
 
-    /// Answers a question. Its bytes may come from anybody.
+    /// Answers a question, which any program may have sent.
     pub(super) fn asked(&self, shared: &Shared, sample: &Sample) {
         let Some((tag, request)) = untagged(sample.bytes.sample(), true) else { return };
         let answer =
@@ -62,7 +62,7 @@ impl Descriptions {
     }
 }
 
-/// A type that this node publishes.
+/// Returns the queried type, if this node publishes it.
 fn published(shared: &Shared, query: &TypeQuery) -> Option<Schema> {
     let schemas: Vec<_> = {
         let state = shared.state.lock();

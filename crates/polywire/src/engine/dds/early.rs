@@ -1,7 +1,7 @@
-//! Samples of writers that the node has not answered yet.
+//! Samples of writers whose channels the node has not answered yet.
 //!
-//! The reader of a topic finds further writers by itself, and takes in what they send while the
-//! node asks for their types and decides whether it wants them. These samples wait here.
+//! The reader of a topic matches further writers by itself, and receives their samples while the
+//! node requests their types and decides whether it wants them. These samples wait here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,12 +9,12 @@ use polywire_dds::{Guid, Sample};
 
 use super::peer::EndId;
 
-/// The samples that wait, by writer and reader: a writer's samples come at each of the topic's
-/// readers that its policies satisfy.
+/// The samples that wait, by writer and reader: each reader of the topic that matches a writer
+/// receives the writer's samples.
 pub(super) struct Early {
     waiting: BTreeMap<(Guid, EndId), VecDeque<Sample>>,
     bytes: usize,
-    /// Bytes that may wait.
+    /// The maximum of `bytes`.
     most: usize,
 }
 
@@ -23,7 +23,7 @@ impl Early {
         Early { waiting: BTreeMap::new(), bytes: 0, most }
     }
 
-    /// Adds a sample. Without room, the oldest ones of its writer go.
+    /// Adds a sample. Without room, the oldest ones of its writer and reader are dropped.
     pub(super) fn push(&mut self, writer: Guid, end: EndId, sample: Sample) {
         let waiting = self.waiting.entry((writer, end)).or_default();
         self.bytes += bytes(&sample);
@@ -35,17 +35,17 @@ impl Early {
         }
     }
 
-    /// Whether something waits of a writer.
+    /// Checks whether samples of a writer wait.
     pub(super) fn has(&self, writer: Guid) -> bool {
         self.waiting.keys().any(|(of, _)| *of == writer)
     }
 
-    /// Takes what waits of a writer.
+    /// Takes the waiting samples of a writer.
     pub(super) fn take(&mut self, writer: Guid) -> BTreeMap<EndId, VecDeque<Sample>> {
         self.take_all(|of| of == writer)
     }
 
-    /// Drops what waits of a participant.
+    /// Drops the waiting samples of a participant.
     pub(super) fn forget(&mut self, participant: Guid) {
         self.take_all(|of| of.participant() == participant);
     }

@@ -1,9 +1,9 @@
 //! The two forms of a message on a DDS topic, and the sequence number in its encapsulation header.
 //!
-//! A channel in CDR or XCDR2 is a DDS topic like any other: type name, key, and payload are what
-//! other programs expect. The lowest 14 bits of the sequence number are in the header's options,
-//! whose upper bits DDS reserves and receivers ignore; the rest of it follows from the order. All
-//! other channels carry datagrams of `spec/frame.md`, in samples of [`OCTETS`].
+//! A channel in CDR or XCDR2 is an ordinary DDS topic: type name, key, and payload are what other
+//! programs expect. The lowest 14 bits of the sequence number are in the header's options, whose
+//! upper bits DDS reserves and receivers ignore. Receivers derive the other bits from the order of
+//! the samples. All other channels carry datagrams of `spec/frame.md`, in samples of [`OCTETS`].
 
 use polywire_core::qos::Offer;
 use polywire_core::schema::{Extensibility, Schema};
@@ -22,10 +22,10 @@ pub(super) const OCTETS: &str = "polywire::Octets";
 /// The encapsulation header of [`OCTETS`]: plain CDR, little endian.
 const PLAIN: [u8; 4] = [0, 1, 0, 0];
 
-/// The bits of a sequence number that a header has room for.
+/// How many bits of a sequence number fit into a header.
 const BITS: u32 = 14;
 
-/// How the messages of a channel look.
+/// The form of a channel's messages on its DDS topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Payloads of a DDS type.
@@ -33,7 +33,7 @@ pub(super) enum Form {
         /// The first two bytes of the encapsulation header.
         identifier: [u8; 2],
         is_keyed: bool,
-        /// The payloads have their header already.
+        /// The channel's payloads have the encapsulation header already.
         has_header: bool,
     },
     /// Datagrams.
@@ -41,8 +41,8 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form of a channel of this schema. Whether `services` have a native form depends on the
-    /// naming.
+    /// Returns the form of a channel with this schema. `services` says whether services have a
+    /// native form, which depends on the naming.
     pub(super) fn of(announcement: &Announcement, schema: Option<&Schema>, services: bool) -> Form {
         Form::native(announcement, schema, services).unwrap_or(Form::Octets)
     }
@@ -129,13 +129,13 @@ impl Form {
     }
 }
 
-/// A payload behind a header with a sequence number.
+/// Puts a header with the lowest bits of a sequence number in front of a payload.
 fn numbered([high, low]: [u8; 2], sequence: u64, payload: &[u8]) -> Result<Bytes, dds::Error> {
     let [first, second] = ((sequence << (16 - BITS)) as u16).to_be_bytes();
     Bytes::new([high, low, first, second], payload)
 }
 
-/// A datagram as a value of [`OCTETS`].
+/// Encodes a datagram as a value of [`OCTETS`].
 pub(super) fn octets(datagram: &[u8]) -> Result<Bytes, dds::Error> {
     let mut value = Vec::with_capacity(4 + datagram.len());
     value.extend_from_slice(&(datagram.len() as u32).to_le_bytes());
@@ -143,21 +143,22 @@ pub(super) fn octets(datagram: &[u8]) -> Result<Bytes, dds::Error> {
     Bytes::new(PLAIN, &value)
 }
 
-/// The datagram in a value of [`OCTETS`]. `None` if it is malformed.
+/// Returns the datagram in a value of [`OCTETS`]. `None` if it is malformed.
 pub(super) fn datagram(bytes: &Bytes) -> Option<&[u8]> {
     let (len, datagram) = bytes.payload().split_first_chunk()?;
     let is_plain = bytes.header().starts_with(&PLAIN[..2]);
     datagram.get(..u32::from_le_bytes(*len) as usize).filter(|_| is_plain)
 }
 
-/// The number nearest to `near` that has the bits of a sample's header: at most a half of
-/// [`BITS`] bits before it, or after.
+/// Returns the sequence number nearest to `near` whose lowest [`BITS`] bits are those in the
+/// sample's header. It differs from `near` by at most half of the range of these bits.
 fn nearest(near: u64, bytes: &Bytes) -> u64 {
     let next = after(near, bytes);
     if next - near > 1 << (BITS - 1) { next.saturating_sub(1 << BITS) } else { next }
 }
 
-/// The first number after `last` that has the bits of a sample's header.
+/// Returns the first sequence number after `last` whose lowest bits are those in the sample's
+/// header.
 fn after(last: u64, bytes: &Bytes) -> u64 {
     let [_, _, first, second] = bytes.header();
     let bits = u64::from(u16::from_be_bytes([first, second]) >> (16 - BITS));
@@ -165,22 +166,22 @@ fn after(last: u64, bytes: &Bytes) -> u64 {
     next.saturating_add(bits.wrapping_sub(next) & ((1 << BITS) - 1))
 }
 
-/// A place in the messages of a channel.
+/// A position in the sequence of a channel's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Messages up to this one came, or are not wanted.
+    /// Messages up to this number have arrived, or are not wanted.
     pub(super) last: u64,
-    /// The time of the last message that is not wanted, until a later one has come: samples that
-    /// the writer keeps for late joiners may be older.
+    /// The time of the last message that is not wanted. `None` once a later message has arrived.
+    /// Samples that the writer keeps for late joiners may be older than this time.
     pub(super) begins_after_ns: Option<i64>,
 }
 
-/// Times of DDS may differ from ours by rounding.
+/// How much a time in DDS may differ from the publisher's, because of rounding.
 const ROUNDING_NS: i64 = 1000;
 
 impl Place {
-    /// The sequence number of a sample that has its lowest bits in the header. `None` if the sample
-    /// is not wanted.
+    /// Returns the sequence number of a sample, whose header has the lowest bits. `None` if the
+    /// sample is not wanted.
     fn sequence(&self, sample: &Sample) -> Option<u64> {
         let begins_after = self.begins_after_ns.map(|time| time.saturating_add(ROUNDING_NS));
         let sequence = match begins_after {
@@ -192,8 +193,8 @@ impl Place {
     }
 }
 
-/// What a sample of a Polywire writer says. Calls `deliver` with each message. Octets need the
-/// decoder of their participant.
+/// Decodes a sample of a node's writer, and calls `deliver` with each message in it. Only octets
+/// need the decoder of the participant.
 pub(super) fn open<'d>(
     form: Form,
     place: &mut Place,
@@ -216,7 +217,7 @@ pub(super) fn open<'d>(
         Form::Octets => {
             let Some(Ok(frames)) = datagram(&sample.bytes).map(|datagram| decoder().open(datagram)) else { return };
             for frame in frames {
-                // A writer sends nothing else in its own topic.
+                // A node's writer sends no other frames in the topic of a channel.
                 let Ok(Frame::Data(envelope, payload)) = frame else { return };
                 if envelope.sequence <= place.last {
                     continue;
@@ -228,7 +229,7 @@ pub(super) fn open<'d>(
     }
 }
 
-/// What the fields of a sample say, in an envelope that has the channel and the sequence number.
+/// Copies the fields of a sample into an envelope that has the channel and the sequence number.
 pub(super) fn of_sample<'a>(sample: &Sample, envelope: Envelope<'a>) -> Envelope<'a> {
     let kind = match sample.kind {
         dds::Kind::Data => Kind::Data,
@@ -244,7 +245,7 @@ pub(super) fn of_sample<'a>(sample: &Sample, envelope: Envelope<'a>) -> Envelope
     }
 }
 
-/// The sample as its codec made it.
+/// Returns a sample as its codec made it, without the sequence number in its header.
 pub(super) fn without_number(bytes: &Bytes) -> Vec<u8> {
     let mut sample = bytes.sample().to_vec();
     if let [_, _, first, second, ..] = &mut sample[..] {
@@ -253,7 +254,7 @@ pub(super) fn without_number(bytes: &Bytes) -> Vec<u8> {
     sample
 }
 
-/// An error of DDS as one of the engine.
+/// Converts an error of DDS to an error of the engine.
 pub(super) fn system(error: dds::Error) -> EngineError {
     EngineError::System { endpoint: "dds".into(), action: "send", cause: std::io::Error::other(error) }
 }
@@ -337,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Bytes of every kind, from a number.
+    /// Makes pseudo-random bytes from a seed.
     fn noise(seed: u64) -> Vec<u8> {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut next = || {
@@ -365,7 +366,7 @@ mod tests {
                 for form in
                     [NATIVE, Form::Native { identifier: [0, 7], is_keyed: true, has_header: true }, Form::Octets]
                 {
-                    // Whatever comes is a message behind the last one, or nothing.
+                    // Each result is a message after the last one, if there is a result at all.
                     assert!(opened(form, 100, &sample).iter().all(|(sequence, _)| *sequence > 100), "seed {seed}");
                 }
             }
@@ -389,7 +390,7 @@ mod tests {
                 let mut text = text.clone();
                 let at = seed as usize % text.len();
                 text.splice(at..=at, noise.iter().copied());
-                // It may still say something, as after a change of one digit.
+                // The text may still be valid, such as after a change of one digit.
                 let _ = (introduced(&text), labelled(&text));
             }
         }

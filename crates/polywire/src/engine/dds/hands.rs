@@ -1,9 +1,10 @@
-//! Who hands messages to the node: the port's thread, or at once the thread of Cyclone that
-//! receives them, which saves a change of threads.
+//! Which thread hands messages to the node: the port's thread, or directly the thread of Cyclone
+//! that receives them, which saves a thread switch.
 //!
-//! Cyclone holds locks while it delivers, and takes no acknowledgments meanwhile. So its threads
-//! hand over only what goes to callbacks, and only while these are fast; and what the node calls
-//! then neither waits for peers nor creates or deletes entities, but leaves that to other threads.
+//! Cyclone holds locks while it delivers, and processes no acknowledgements meanwhile. So its
+//! threads hand over only messages that go to callbacks, and only while the callbacks are fast.
+//! What the node calls during such a callback neither waits for peers nor creates or deletes
+//! entities, but leaves that to other threads.
 
 use std::{
     cell::Cell,
@@ -36,18 +37,18 @@ use super::{
 };
 
 thread_local! {
-    /// This thread of Cyclone hands a message over.
+    /// Whether this is a thread of Cyclone that is handing a message over.
     static DELIVERS: Cell<bool> = const { Cell::new(false) };
-    /// This thread writes, so that readers of this process receive in it.
+    /// Whether this thread is writing. Readers of this process then receive in this thread.
     static WRITES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is one of Cyclone's that hands a message over.
+/// Checks whether this is a thread of Cyclone that is handing a message over.
 pub(super) fn is_delivering() -> bool {
     DELIVERS.get()
 }
 
-/// Writes a sample: readers in this process do not call back meanwhile.
+/// Calls `write` to write a sample. Readers in this process do not call back meanwhile.
 pub(super) fn writing<T>(write: impl FnOnce() -> T) -> T {
     let before = WRITES.replace(true);
     let written = write();
@@ -55,7 +56,8 @@ pub(super) fn writing<T>(write: impl FnOnce() -> T) -> T {
     written
 }
 
-/// Where samples come in. It owns no entity of Cyclone, whose threads may drop it.
+/// Takes in the samples of all readers. It owns no entity of Cyclone, because a thread of Cyclone
+/// may drop it.
 pub(super) struct Inlet {
     pub(super) inbox: Arc<Inbox>,
     hands: Mutex<Hands>,
@@ -66,12 +68,12 @@ pub(super) struct Inlet {
 /// What is needed to hand messages over, by one thread at a time.
 pub(super) struct Hands {
     decoders: Decoders,
-    /// By writer.
+    /// The ways of samples, by writer.
     ways: BTreeMap<Guid, Way>,
     inline: Inline,
 }
 
-/// What reads the letters and the octets of each participant.
+/// The decoders of each participant's letters and octets.
 struct Decoders {
     known: BTreeMap<Guid, DatagramDecoder>,
     limits: Limits,
@@ -83,27 +85,29 @@ impl Decoders {
     }
 }
 
-/// The way of a writer's samples to the node.
+/// How a writer's samples reach the node.
 pub(super) struct Way {
     pub(super) link: Arc<Link>,
     pub(super) channel: ChannelId,
     pub(super) announcement: Arc<Announcement>,
     pub(super) form: Form,
-    /// Its samples belong to a service of ROS 2 or DDS-RPC.
+    /// `Some` if the samples belong to a service of ROS 2 or DDS-RPC.
     pub(super) call: Option<Call>,
     pub(super) is_node: bool,
     pub(super) place: Place,
-    /// Whose samples are passed on. Others of the topic may have the writer as well, if its
-    /// policies satisfy them. `None` if the writer is a node's, whose messages have numbers.
+    /// The reader whose samples are passed on. Other readers of the topic may match the writer as
+    /// well, and receive the same samples. `None` if the writer is a node's: numbers then show
+    /// duplicates.
     pub(super) end: Option<EndId>,
-    /// Its samples have keys, and its writer is no node's.
+    /// `Some` if the samples have keys and the writer is not a node's.
     pub(super) keys: Option<Keys>,
-    /// The channel has an end, which the port's thread looks for.
+    /// The channel has retired. The port's thread checks after each message whether it was the
+    /// last.
     pub(super) ends: bool,
 }
 
 impl Way {
-    /// Whether a reader's samples are passed on.
+    /// Checks whether a reader's samples are passed on.
     pub(super) fn is_from(&self, end: EndId) -> bool {
         self.end.is_none_or(|own| own == end)
     }
@@ -117,20 +121,20 @@ impl Inlet {
         Arc::new(Inlet { inbox, hands, is_delivering, is_closed })
     }
 
-    /// The turn to hand over, for the port's thread. It takes items out of the inbox in its turn
-    /// alone, so that the order is kept.
+    /// Waits for the turn to hand over. For the port's thread, which takes items out of the inbox
+    /// only during its turn, so that the order is kept.
     pub(super) fn hands(&self) -> MutexGuard<'_, Hands> {
         self.hands.lock()
     }
 
-    /// Whether a thread of Cyclone calls back, or waits for room in the inbox: then it takes no
-    /// acknowledgments.
+    /// Checks whether a thread of Cyclone runs a callback, or waits for room in the inbox: then it
+    /// processes no acknowledgements.
     pub(super) fn is_held_up(&self) -> bool {
         self.is_delivering.load(Ordering::Relaxed) || self.inbox.is_full()
     }
 
-    /// Lets nothing be handed over by Cyclone's threads any more, and waits for one that does,
-    /// unless this thread has the turn.
+    /// Stops Cyclone's threads from handing samples over. Waits for a thread that is doing so,
+    /// unless the calling thread has the turn.
     pub(super) fn close(&self, has_turn: bool) {
         self.is_closed.store(true, Ordering::Relaxed);
         if !has_turn {
@@ -139,7 +143,8 @@ impl Inlet {
         }
     }
 
-    /// The turn to hand over, for a thread of Cyclone, while nothing is in the inbox.
+    /// Takes the turn to hand over, for a thread of Cyclone. `None` if the inbox has items, or if
+    /// the turn does not become free soon.
     fn turn(&self) -> Option<MutexGuard<'_, Hands>> {
         let turn = inline::shortly(|| match self.hands.try_lock() {
             Some(hands) => Poll::Ready(Some(hands)),
@@ -149,7 +154,7 @@ impl Inlet {
         turn.flatten().filter(|_| self.inbox.is_empty())
     }
 
-    /// Hands a sample over if that can be done here and now.
+    /// Hands a sample over in this thread, if that is possible now. Returns false otherwise.
     fn hand_over_here(&self, end: EndId, writer: Guid, sample: &Sample) -> bool {
         if WRITES.get() || DELIVERS.get() {
             return false;
@@ -159,7 +164,7 @@ impl Inlet {
         if self.is_closed.load(Ordering::Relaxed) || !hands.inline.is_fast(began) {
             return false;
         }
-        // Not by `set`, which is a call of its own.
+        // `with` avoids the extra function call of `set`.
         DELIVERS.with(|delivers| delivers.set(true));
         self.is_delivering.store(true, Ordering::Relaxed);
         // A panic, which was printed, must not reach Cyclone.
@@ -174,15 +179,15 @@ impl Inlet {
 }
 
 impl Hands {
-    /// Opens a sample and passes its messages on, if a thread of Cyclone may do so: they go to
-    /// callbacks alone. False, and nothing has happened, if it may not.
+    /// Decodes a sample and passes its messages on, if a thread of Cyclone may do so because they
+    /// go only to callbacks. Otherwise returns false, and nothing has happened.
     fn pass_inline(&mut self, end: EndId, writer: Guid, sample: &Sample) -> bool {
         let fits = |way: &&Way| way.call.is_none() && !way.ends && way.is_from(end);
         let Some(before) = self.ways.get(&writer).filter(fits).map(|way| way.place) else { return false };
         let mut is_taken = None;
         self.pass(writer, sample, &mut |way, envelope, payload| match is_taken {
             None => is_taken = Some(way.link.sink.message_inline(envelope, payload)),
-            // What came in one sample with a message that was taken follows it.
+            // The sample's first message was taken, so the other messages follow it.
             Some(true) => way.link.sink.message(envelope, payload),
             Some(false) => {}
         });
@@ -209,7 +214,7 @@ impl Hands {
         self.ways.remove(&writer);
     }
 
-    /// The channel of a writer will end. Returns the number of its last message so far.
+    /// Notes that the channel of a writer will end. Returns the number of its last message so far.
     pub(super) fn end(&mut self, writer: Guid) -> Option<u64> {
         let way = self.ways.get_mut(&writer)?;
         way.ends = true;
@@ -221,7 +226,7 @@ impl Hands {
         self.ways.retain(|writer, _| writer.participant() != participant);
     }
 
-    /// Opens a sample and passes its messages on.
+    /// Decodes a sample and passes its messages on.
     pub(super) fn pass(
         &mut self,
         writer: Guid,
@@ -239,7 +244,7 @@ impl Hands {
             });
         } else {
             let sequence = sample.sequence.unwrap_or(place.last.saturating_add(1));
-            // It came before, at another reader.
+            // The sample arrived before, at another reader.
             if sequence <= place.last {
                 return;
             }
@@ -251,7 +256,7 @@ impl Hands {
     }
 }
 
-/// Takes what one reader receives.
+/// Takes the samples that one reader receives.
 pub(super) struct Door {
     pub(super) inlet: Arc<Inlet>,
     pub(super) end: EndId,

@@ -1,4 +1,4 @@
-//! What waits for the port's thread: what DDS reports, and samples that have arrived.
+//! The queue of the port's thread: what DDS reports, and samples that have arrived.
 
 use std::{
     collections::VecDeque,
@@ -19,15 +19,15 @@ use polywire_dds::{Discovery, Guid, Receive, Sample};
 
 use super::{super::LinkId, peer::EndId};
 
-/// Something to do.
+/// A task for the port's thread.
 #[derive(Debug)]
 pub(super) enum Item {
     Discovered(Box<Discovery>),
     /// A letter of another node.
     Letter(Guid, Sample),
-    /// A sample of a topic, at this reader.
+    /// A sample of a writer has arrived at this reader.
     Arrived(EndId, Guid, Sample),
-    /// What a participant says of its nodes of ROS 2.
+    /// A participant's message about its ROS 2 nodes.
     Present(Guid, Sample),
     /// The node needs the type of a channel of ROS 2.
     TypeNeeded(Guid, ChannelId, TypeHash),
@@ -35,13 +35,13 @@ pub(super) enum Item {
     TypeTold(Sample),
     /// A node of ROS 2 asks for a type.
     TypeAsked(Sample),
-    /// The readers of a channel of ours have changed.
+    /// The readers that match a channel of this node have changed.
     Matched(ChannelId),
-    /// A reader does not match a channel of ours because of a policy.
+    /// A reader does not match a channel of this node because of a policy.
     Incompatible(ChannelId, u32),
-    /// The writers of a reader of ours have changed.
+    /// The writers that match a reader of this node have changed.
     Reads,
-    /// A writer of this reader, by its handle, is alive or is not, or has left.
+    /// A writer, by its handle, is alive or not, or (`None`) no longer matches this reader.
     Lives(EndId, u64, Option<bool>),
     /// The node wants a document of a participant that is not a node.
     Wanted(LinkId, Id128),
@@ -51,12 +51,12 @@ pub(super) enum Item {
     Ring,
 }
 
-/// A queue. Samples are bounded by their bytes; everything else is bounded by what there is in the
+/// A queue. Samples are limited by their bytes; other items are limited by what exists in the
 /// domain.
 #[derive(Debug)]
 pub(super) struct Inbox {
     waiting: Mutex<Waiting>,
-    /// Whether there are no items, as it was when the lock was held last.
+    /// Whether there were no items when the lock was last held.
     is_empty: AtomicBool,
     changed: Condvar,
     limit: usize,
@@ -66,7 +66,7 @@ pub(super) struct Inbox {
 struct Waiting {
     items: VecDeque<Item>,
     bytes: usize,
-    /// The thread that receives waits for room, or did until a half was free.
+    /// A thread that receives waits for room. Reset once half of the room is free.
     is_full: bool,
     closed: bool,
 }
@@ -76,7 +76,7 @@ impl Inbox {
         Arc::new(Inbox { waiting: Mutex::default(), is_empty: AtomicBool::new(true), changed: Condvar::new(), limit })
     }
 
-    /// Adds something. False if it is a sample for which there is no room.
+    /// Adds an item. Returns false if it is a sample for which there is no room.
     pub(super) fn push(&self, item: Item) -> bool {
         let size = size(&item);
         let mut waiting = self.waiting.lock();
@@ -94,12 +94,12 @@ impl Inbox {
         true
     }
 
-    /// Adds what is no sample.
+    /// Adds an item that is not a sample.
     pub(super) fn tell(&self, item: Item) {
         let _has_room = self.push(item);
     }
 
-    /// Waits until there is an item, but at most so long. False once the inbox is closed.
+    /// Waits at most this long until there is an item. Returns false once the inbox is closed.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         let idle = |waiting: &mut Waiting| waiting.items.is_empty() && !waiting.closed;
         let mut waiting = self.waiting.lock();
@@ -117,7 +117,7 @@ impl Inbox {
         Some(item)
     }
 
-    /// Whether the thread that receives waits for room: then no acknowledgments are taken.
+    /// Checks whether a thread that receives waits for room: then it processes no acknowledgements.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.lock().is_full
     }

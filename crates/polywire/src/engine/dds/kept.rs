@@ -1,10 +1,11 @@
-//! What the writers of programs that are not nodes keep for late subscribers of this node.
+//! Samples that writers of programs that are not nodes keep for late subscribers of this node.
 //!
-//! The first subscriber gets it when the reader of its topic finds the writer. Later subscribers
-//! share that reader, to which DDS gives nothing again. For them, each such writer has a history
-//! channel, as publishers of nodes have: who accepts it gets the samples of a reader made for that.
-//! Samples have numbers of their writer, so that none comes twice. Those of writers of this process
-//! have none, and are not brought again.
+//! The first subscriber gets these samples when the reader of its topic matches the writer. Later
+//! subscribers share that reader, and DDS does not deliver the samples to it again. For them, each
+//! such writer has a history channel, as publishers of nodes have. When the node accepts it, the
+//! channel carries the samples of a separate reader, which is opened for this purpose. Samples have
+//! the sequence numbers of their writer, so no subscriber gets one twice. Samples of writers in
+//! this process have no numbers, and are not replayed.
 
 use std::{
     collections::VecDeque,
@@ -22,16 +23,17 @@ use polywire_dds::{Guid, Receive, Sample};
 
 use super::peer::ReadEnd;
 
-/// A writer has nothing more if nothing came for so long.
+/// A replay is complete if no further sample has arrived for this time.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// A writer keeps nothing if nothing came for so long. Subscribers wait for 5 s.
+/// A replay is complete if no sample at all has arrived for this time. Subscribers wait for 5 s.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether everything has come.
+/// The interval between checks whether a replay is complete.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
-/// The channel for what a writer keeps. `None` if it keeps nothing.
+/// Returns the announcement of a writer's history channel. `None` if the writer keeps no samples,
+/// or belongs to a service.
 pub(super) fn history_of(writer: Guid, announced: &Announcement) -> Option<Announcement> {
     let offer = Offer::parse(&announced.offer).ok()?;
     let keeps = offer.qos.durability == Durability::TransientLocal && service_of(&announced.topic).is_none();
@@ -42,7 +44,7 @@ pub(super) fn history_of(writer: Guid, announced: &Announcement) -> Option<Annou
     keeps.then(|| Announcement { writer: Id128(id), offer: offer.to_bytes(), ..announced.clone() })
 }
 
-/// Takes the samples of one writer.
+/// Collects the samples of one writer.
 pub(super) struct Taker {
     writer: Guid,
     most_bytes: usize,
@@ -52,7 +54,7 @@ pub(super) struct Taker {
 struct Taken {
     samples: VecDeque<Sample>,
     bytes: usize,
-    /// When the last one came, or the taker was made.
+    /// When the last sample arrived, or when the taker was made.
     latest: Instant,
 }
 
@@ -64,7 +66,8 @@ impl Taker {
 }
 
 impl Receive for Taker {
-    /// Without room, the oldest ones go, as in a history that is not as deep.
+    /// Takes a sample. Without room, drops the oldest ones, as if the writer's history were less
+    /// deep.
     fn receive(&self, writer: Guid, sample: Sample) -> bool {
         if writer == self.writer {
             let mut taken = self.taken.lock();
@@ -81,20 +84,21 @@ impl Receive for Taker {
     }
 }
 
-/// What a writer keeps is read for those who have accepted its history channel.
+/// Reads the samples that a writer keeps, for subscribers that have accepted its history channel.
 pub(super) struct Replay {
     pub(super) writer: Guid,
     pub(super) history: ChannelId,
-    /// It was accepted once more meanwhile.
+    /// The history channel was accepted once more meanwhile, so the replay is to be repeated.
     pub(super) again: bool,
     taker: Arc<Taker>,
-    /// The number of the latest sample that others had when it began; 0 if they had none.
+    /// The number of the latest sample that the channel had passed on when the replay began; 0 if
+    /// none.
     until: u64,
     pub(super) reader: Option<Arc<ReadEnd>>,
 }
 
 impl Replay {
-    /// Begins. The reader is to be opened with the taker.
+    /// Begins a replay. The caller opens the reader with [`Replay::taker`].
     pub(super) fn new(writer: Guid, history: ChannelId, until: u64, most_bytes: usize) -> Replay {
         let taker = Arc::new(Taker::new(writer, most_bytes));
         Replay { writer, history, again: false, taker, until, reader: None }
@@ -104,7 +108,7 @@ impl Replay {
         self.taker.clone()
     }
 
-    /// Whether everything has come.
+    /// Checks whether all samples have arrived, or no more are expected.
     pub(super) fn is_complete(&self, now: Instant) -> bool {
         let taken = self.taker.taken.lock();
         let last = taken.samples.back().and_then(|last| last.sequence);
@@ -113,7 +117,8 @@ impl Replay {
         has_latest || now.saturating_duration_since(taken.latest) >= quiet
     }
 
-    /// The samples up to this number, with their numbers. Later ones have not come to others yet.
+    /// Takes the samples up to this number, with their numbers. The channel itself delivers later
+    /// ones.
     pub(super) fn samples(&self, last: u64) -> Vec<(u64, Sample)> {
         let samples = std::mem::take(&mut self.taker.taken.lock().samples);
         let numbered = samples.into_iter().filter_map(|sample| Some((sample.sequence?, sample)));

@@ -1,6 +1,6 @@
-//! The ends of instances, as programs of DDS send them: a sample with the members of the key alone,
-//! or nothing but the hash of the key. Nodes send whole values, so the other members are added
-//! here, with their default values.
+//! Disposed and unregistered instances, as DDS programs send them: a sample with only the members
+//! of the key, or with only the hash of the key. Nodes send whole values, so this module adds the
+//! other members, with their default values.
 
 use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
@@ -19,8 +19,8 @@ use polywire_dds::Sample;
 
 use super::form::without_number;
 
-/// The payload of a sample whose writer is no node's. It is empty if a key cannot be read; the hash
-/// says which one it is.
+/// Returns the payload of a sample whose writer is not a node's. The payload is empty if the key
+/// cannot be read; the key hash then identifies the instance.
 pub(super) fn payload(keys: Option<&Keys>, sample: &Sample) -> Vec<u8> {
     match sample.is_key {
         true => keys.and_then(|keys| keys.value(sample)).unwrap_or_default(),
@@ -28,13 +28,13 @@ pub(super) fn payload(keys: Option<&Keys>, sample: &Sample) -> Vec<u8> {
     }
 }
 
-/// Makes values of keys.
+/// Makes whole values from keys.
 pub(super) struct Keys {
     codec: String,
     schema: Schema,
-    /// Made for the first key. `None` if there are no values for it.
+    /// Made for the first key. `None` if no values can be made for the codec and the schema.
     values: OnceCell<Option<Values>>,
-    /// Made for the first key that comes as its hash alone.
+    /// Made for the first key that arrives only as its hash.
     hashed: OnceCell<Option<Hashed>>,
 }
 
@@ -51,13 +51,13 @@ struct Hashed {
 }
 
 impl Keys {
-    /// For the samples of a channel in a codec, whose schema is this one.
+    /// Makes whole values for the samples of a channel with this codec and schema.
     pub(super) fn new(codec: &str, schema: Schema) -> Keys {
         Keys { codec: codec.into(), schema, values: OnceCell::new(), hashed: OnceCell::new() }
     }
 
-    /// The value of a sample that has its key alone, as its codec makes it. `None` if the key
-    /// cannot be read.
+    /// Returns the value for a sample that has only its key, in the encoding of its codec. `None`
+    /// if the key cannot be read.
     fn value(&self, sample: &Sample) -> Option<Vec<u8>> {
         let values = self.values.get_or_init(|| Values::new(&self.codec, &self.schema)).as_ref()?;
         let (mut record, mut value) = (Record::new(&values.shape), Vec::new());
@@ -92,25 +92,25 @@ impl Hashed {
         Some(Hashed { decoder, hashers: [hasher(&CDR)?, hasher(&XCDR2)?] })
     }
 
-    /// Sets the members of a key. `None` if the hash is a digest of it, or if the hash does not say
-    /// of which version of CDR it is, and that matters.
+    /// Sets the members of a key from its hash. `None` if the hash is a digest, or if the two
+    /// versions of CDR give the key different hashes: the hash does not say which version it is of.
     fn decode(&self, hash: &KeyHash, record: &mut Record) -> Option<()> {
         self.decoder.decode(hash, record).ok()?;
         self.hashers.iter().all(|hasher| hasher.clone().hash(record).is_ok_and(|of| of == *hash)).then_some(())
     }
 }
 
-/// What the type of the keys is for.
+/// What a key type describes.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
-    /// The body of a sample with a key alone.
+    /// The body of a sample with only a key.
     Sample,
     /// The hash of a key: structures are final, and their members are in the order of their ids.
     Hash,
 }
 
-/// The type of the keys (XTypes 1.3, 7.6.8): the members that are keys, also of the structures in
-/// them that have keys. `None` if there is no key.
+/// Returns the key type of a schema (XTypes 1.3, 7.6.8): its key members, and of structures in them
+/// that have keys, again only the key members. `None` if there is no key.
 fn key_schema(schema: &Schema, part: Part) -> Option<Schema> {
     let mut types = SchemaBuilder::new();
     for def in schema.defs() {
@@ -121,8 +121,8 @@ fn key_schema(schema: &Schema, part: Part) -> Option<Schema> {
     types.finish(Type::Def(root)).ok()
 }
 
-/// The type of the keys of a structure. `None` if it has none. `made` has those that are there
-/// already, or are being made.
+/// Returns the key type of a structure. `None` if it has no key. `made` has the key types that
+/// exist already, or are being made.
 fn key_type(
     schema: &Schema,
     id: DefId,
@@ -170,7 +170,7 @@ mod tests {
         Member { key: true, ..Member::new(name, ty) }
     }
 
-    /// A type with a structure that has a key of its own, and one that has none, in its key.
+    /// Makes a type whose key has a structure with a key of its own, and a structure without one.
     fn schema(extensibility: Extensibility) -> Schema {
         let mut types = SchemaBuilder::new();
         let mut add =
@@ -186,7 +186,7 @@ mod tests {
         Sample { kind: Kind::Dispose, is_key: true, bytes, key_hash, timestamp_ns: 0, sequence: None }
     }
 
-    /// The value of a key that comes as its hash alone, in JSON.
+    /// Returns, in JSON, the value for a key that arrives only as its hash.
     fn of_hash(schema: &Schema, hash: KeyHash) -> Option<String> {
         let bytes = Bytes::new([0; 4], &[]).expect("bytes");
         let value = Keys::new("cdr", schema.clone()).value(&sample(bytes, Some(hash)))?;
@@ -200,7 +200,7 @@ mod tests {
         Some(record.to_json().expect("JSON"))
     }
 
-    /// A type with a key of these members, and a level.
+    /// Makes a type with these key members, and a level.
     fn keyed(members: Vec<Member>) -> Schema {
         let mut types = SchemaBuilder::new();
         let members = [vec![Member::new("level", Type::Uint8)], members].concat();

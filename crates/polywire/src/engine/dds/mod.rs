@@ -1,16 +1,16 @@
-//! The engine `dds`: a domain of OMG DDS, by Eclipse Cyclone DDS.
+//! The engine `dds`: a domain of OMG DDS, implemented with Eclipse Cyclone DDS.
 //!
-//! A channel in CDR or XCDR2 is a DDS topic like any other, so programs that know only DDS read it,
-//! and their topics are read here. Channels in other formats carry octets. Nodes find each other by
-//! the user data of their participants; what DDS has no words for (announcements, answers,
-//! documents) they tell each other on the topic `polywire_letters`. `docs/dds.md` says more. With
-//! `ros=true`, names are those of ROS 2 (`spec/ros.md`). With `rpc=true`, services are those of
-//! DDS-RPC (`spec/dds-rpc.md`).
+//! A channel in CDR or XCDR2 is an ordinary DDS topic: programs that know only DDS can read it, and
+//! this engine reads their topics. Channels in other formats carry octets. Nodes recognize each
+//! other by the user data of their participants. What DDS cannot express (announcements, answers,
+//! documents), nodes send each other on the topic `polywire_letters`. `docs/dds.md` has the
+//! details. With `ros=true`, names are those of ROS 2 (`spec/ros.md`). With `rpc=true`, services
+//! are those of DDS-RPC (`spec/dds-rpc.md`).
 //!
-//! Cyclone's threads put what they report and receive into the port's inbox. One thread of the
-//! port takes it from there, calls the node, and sends letters. Messages for callbacks alone are
-//! handed over by the thread that receives them. Another thread of the port does what may take
-//! long.
+//! Cyclone's threads put what they report and receive into the port's inbox. One thread of the port
+//! handles these items, calls the node, and sends letters. A message that goes only to callbacks is
+//! handed to the node by the thread of Cyclone that receives it. Another thread of the port does
+//! the work that may take long.
 //!
 //! ```
 //! use polywire::engine::{dds::Dds, Engine};
@@ -50,8 +50,8 @@ use self::{address::Address, port::DdsPort};
 pub(crate) use self::{name::escape, peer::LETTERS, rpc::dds_topic as rpc_topic};
 use super::{Engine, EngineError, Local, Port, Properties, Sink};
 
-/// `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, `types=off`, `security=on`,
-/// and `ros=true` or `rpc=true`.
+/// The engine for `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, `types=off`,
+/// `security=on`, and `ros=true` or `rpc=true`.
 pub struct Dds;
 
 impl Engine for Dds {
@@ -68,7 +68,7 @@ impl Engine for Dds {
     }
 
     fn properties(&self) -> Properties {
-        // Room for the header of a datagram.
+        // Leaves room for the header of a datagram.
         let largest_payload = Some(polywire_dds::MOST_SAMPLE_BYTES - (64 << 10));
         Properties { reliable: true, ordered: true, multicast: true, largest_payload, matches: true }
     }

@@ -1,4 +1,4 @@
-//! Names of DDS topics and types for names of ours, and back.
+//! Converts Polywire's names of topics and types to names in DDS, and back.
 //!
 //! Cyclone DDS takes printable ASCII except blanks and `*?[]"'#$`. Every other byte, and `%`, is
 //! written as `%` with two hexadecimal digits.
@@ -20,7 +20,7 @@ use super::{
 
 const FORBIDDEN: &[u8] = b"*?[]\"'#$%";
 
-/// What built-in topics begin with. They are never topics of ROS 2.
+/// The prefix of built-in topics, which are never topics of ROS 2.
 const BUILT_IN: &str = "polywire/";
 
 /// How topics and types are named in DDS.
@@ -31,30 +31,31 @@ const BUILT_IN: &str = "polywire/";
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// As here.
+    /// As in Polywire.
     Plain,
-    /// As in ROS 2, if their samples are those of ROS 2, with the option `ros=true`: `spec/ros.md`.
+    /// As in ROS 2 (`spec/ros.md`), for channels whose samples are those of ROS 2. The option
+    /// `ros=true`.
     Ros,
-    /// As here, apart from services, which are those of DDS-RPC, with the option `rpc=true`:
-    /// `spec/dds-rpc.md`.
+    /// As in Polywire, except for services, which are those of DDS-RPC (`spec/dds-rpc.md`). The
+    /// option `rpc=true`.
     Rpc,
 }
 
-/// What a channel is called in DDS.
+/// The names of a channel in DDS.
 pub(super) struct Names {
     pub(super) topic: String,
     pub(super) type_name: String,
-    /// Of a type of ROS 2.
+    /// The hash of the type, if it is a type of ROS 2.
     pub(super) hash: Option<TypeHash>,
 }
 
 impl Naming {
-    /// Whether services have a native form.
+    /// Checks whether services have a native form.
     pub(super) fn has_services(self) -> bool {
         self != Naming::Plain
     }
 
-    /// What a channel is called. In its native form, it has a schema.
+    /// Returns the names of a channel in DDS. A channel in native form has a schema.
     pub(super) fn of_channel(
         self,
         form: Form,
@@ -76,7 +77,7 @@ impl Naming {
         }
     }
 
-    /// What a topic is called in its native form.
+    /// Returns the name in DDS of a topic in native form.
     fn topic(self, topic: &str) -> Result<String, TypeError> {
         match (self, rpc::service_of(topic)) {
             (Naming::Rpc, Some((service, role))) => Ok(dds_rpc::dds_topic(service, role)),
@@ -86,9 +87,10 @@ impl Naming {
         }
     }
 
-    /// The names here of the topic and type of another program's writer. `None` for those that are
-    /// not of ROS 2 where others are not seen, and for services that are not of DDS-RPC where those
-    /// are. A type around the values of a service has its name in DDS.
+    /// Returns Polywire's names of the topic and type of another program's endpoint. With
+    /// [`Naming::Ros`], `None` if they are not names of ROS 2. With [`Naming::Rpc`], `None` if the
+    /// topic is a service's, but the endpoint is not one of DDS-RPC. A type that wraps the values
+    /// of a service keeps its name in DDS.
     pub(super) fn of_endpoint(self, writer: &Endpoint) -> Option<(String, String)> {
         match self {
             Naming::Plain => Some((unescape(&writer.topic), writer.type_name.clone())),
@@ -104,20 +106,20 @@ impl Naming {
         }
     }
 
-    /// Whether a writer has the topic of the channel that a node announces for it.
+    /// Checks whether a writer has the topic of the channel that a node announces for it.
     pub(super) fn fits(self, announced: &str, writer: &Endpoint) -> bool {
         let native = if writer.type_name == OCTETS { None } else { self.topic(announced).ok() };
         writer.topic == native.unwrap_or_else(|| escape(announced))
     }
 
-    /// Whether a channel may be a topic of DDS, apart from its type. ROS 2 knows no other
-    /// representation than the first, and has no built-in topics of ours.
+    /// Checks whether a channel may have the native form, apart from its type. ROS 2 supports only
+    /// XCDR1, and has none of Polywire's built-in topics.
     pub(super) fn has_room_for(self, announcement: &Announcement) -> bool {
         self != Naming::Ros || (announcement.codec == "cdr" && !announcement.topic.starts_with(BUILT_IN))
     }
 }
 
-/// The name of a topic in DDS.
+/// Returns the name of a topic in DDS.
 pub(crate) fn escape(topic: &str) -> String {
     let mut name = String::with_capacity(topic.len());
     for byte in topic.bytes() {
@@ -131,8 +133,8 @@ pub(crate) fn escape(topic: &str) -> String {
     name
 }
 
-/// The name of a topic of another program. A name that [`escape`] cannot have made stands for
-/// itself.
+/// Returns Polywire's name of another program's topic. A name that [`escape`] cannot have made
+/// remains unchanged.
 pub(super) fn unescape(name: &str) -> String {
     unescaped(name).filter(|topic| escape(topic) == name).unwrap_or_else(|| name.into())
 }

@@ -1,4 +1,4 @@
-//! Whom a port knows: other nodes, and participants that are not nodes.
+//! The peers of a port: other nodes, and participants that are not nodes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -27,21 +27,20 @@ use super::{
 };
 
 /// The topic on which nodes send each other letters: datagrams of `spec/frame.md` without messages.
-/// Its partitions are the receivers' participants.
+/// A letter is in the partition that is named after the receiver's participant.
 pub(crate) const LETTERS: &str = "polywire_letters";
 
-/// The word with which a node's user data begins. Where names are those of ROS 2, user data is a
-/// list of properties, and this is the key of ours.
+/// The word at the beginning of a node's user data. With `ros=true`, user data is a list of
+/// properties, and this is the key of Polywire's property.
 const WORD: &str = "polywire";
 
-/// The property that every participant of ROS 2 has: the enclave of its security, by default.
+/// The property that every participant of ROS 2 has: its security enclave, here the default one.
 const ENCLAVE: &str = "enclave=/;";
 
-/// Bytes of letters that may wait for a peer. A peer for which more wait gets none of the newer
-/// ones and is cut off.
+/// The maximum bytes of letters that wait for a peer. If more wait, the peer's link ends.
 const LETTER_BYTES: usize = 64 << 20;
 
-/// What the user data of a node's participant says.
+/// Returns the user data of a node's participant.
 pub(super) fn introduction(hello: &Hello, naming: Naming) -> Vec<u8> {
     let words = format!("node={} incarnation={}", hello.node, hello.incarnation);
     match naming {
@@ -51,13 +50,14 @@ pub(super) fn introduction(hello: &Hello, naming: Naming) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The words of our user data. `None` for user data of others.
+/// Returns the words of a node's user data. `None` for the user data of other programs.
 fn words(user_data: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
     let plain = || std::str::from_utf8(user_data).ok()?.strip_prefix(WORD)?.strip_prefix(' ');
     Some(ros::property(user_data, WORD).or_else(plain)?.split_ascii_whitespace())
 }
 
-/// Who introduces itself so. `None` for participants that are not nodes.
+/// Returns the node that a participant's user data names. `None` for participants that are not
+/// nodes.
 pub(super) fn introduced(user_data: &[u8]) -> Option<Hello> {
     let mut words = words(user_data)?;
     let node = words.next()?.strip_prefix("node=")?;
@@ -67,8 +67,8 @@ pub(super) fn introduced(user_data: &[u8]) -> Option<Hello> {
     Some(Hello { node: Id128(node.to_be_bytes()), incarnation })
 }
 
-/// What the user data of a channel's writer says: its channel, the format for people, and the hash
-/// of its type if it is one of ROS 2.
+/// Returns the user data of a channel's writer: its channel, the format for people, and the hash of
+/// its type if it is a type of ROS 2.
 pub(super) fn label(
     channel: ChannelId,
     announcement: &Announcement,
@@ -83,13 +83,13 @@ pub(super) fn label(
     .into_bytes()
 }
 
-/// The channel of a writer. `None` if it is not a node's.
+/// Returns the channel that a writer's user data names. `None` if the writer is not a node's.
 pub(super) fn labelled(user_data: &[u8]) -> Option<ChannelId> {
     let mut words = words(user_data)?;
     words.next()?.strip_prefix("channel=")?.parse().ok().map(ChannelId)
 }
 
-/// A link, and what has been sent over it.
+/// A link, with the numbers of messages that were sent and dropped.
 pub(super) struct Link {
     pub(super) info: LinkInfo,
     pub(super) sink: Arc<dyn LinkSink>,
@@ -121,13 +121,14 @@ impl Link {
     }
 }
 
-/// A participant.
+/// Another participant in the domain.
 pub(super) struct Peer {
     /// `None` for participants that are not nodes.
     pub(super) node: Option<Correspondent>,
-    /// `None` before the first letter, or the first channel.
+    /// `None` until a node's first letter arrives, or until another program's first writer or
+    /// reader needs a link.
     pub(super) link: Option<Arc<Link>>,
-    /// The names of its nodes of ROS 2, with blanks between them.
+    /// The names of the participant's ROS 2 nodes, separated by blanks.
     pub(super) names: String,
     pub(super) incoming: BTreeMap<ChannelId, Incoming>,
     pub(super) by_writer: BTreeMap<Guid, ChannelId>,
@@ -135,8 +136,8 @@ pub(super) struct Peer {
     pub(super) last: u32,
 }
 
-/// What a participant is called outside: by its endpoint, the names of its nodes of ROS 2, if it
-/// has any, and its id.
+/// Returns the address of a participant's link: the endpoint, the names of its ROS 2 nodes, if it
+/// has any, and its GUID.
 pub(super) fn address(endpoint: &str, names: &str, guid: Guid) -> String {
     let blank = if names.is_empty() { "" } else { " " };
     format!("{endpoint} {names}{blank}{guid}")
@@ -156,7 +157,7 @@ impl Peer {
     }
 }
 
-/// The way to another node.
+/// Another node, with the writer of the letters to it.
 pub(super) struct Correspondent {
     pub(super) hello: Hello,
     letters: Arc<Writer>,
@@ -164,7 +165,7 @@ pub(super) struct Correspondent {
     waiting_bytes: usize,
     /// The node has confirmed that letters reach it.
     pub(super) is_confirmed: bool,
-    /// Since when it is known. `None` once its silence was told.
+    /// When the node was discovered. `None` once its silence was reported.
     since: Option<Instant>,
 }
 
@@ -200,25 +201,26 @@ impl Correspondent {
         Some(letter)
     }
 
-    /// Whether letters reach the node, and none wait.
+    /// Checks whether letters reach the node, and none wait.
     pub(super) fn is_done(&self) -> bool {
         self.is_confirmed && self.waiting.is_empty()
     }
 
-    /// Whether it has not confirmed anything for so long. True once.
+    /// Checks whether the node has not confirmed a letter within the allowed time. Returns true
+    /// once.
     pub(super) fn is_late(&mut self, allowed: Duration) -> bool {
         let is_late = !self.is_confirmed && self.since.is_some_and(|since| since.elapsed() >= allowed);
         self.since = self.since.filter(|_| !is_late);
         is_late
     }
 
-    /// Puts back what found no room.
+    /// Puts back a letter for which there was no room.
     pub(super) fn put_back(&mut self, letter: Vec<u8>) {
         self.waiting_bytes += letter.len();
         self.waiting.push_front(letter);
     }
 
-    /// Sends what waits, as far as there is room. False if something still waits.
+    /// Sends the waiting letters, as far as there is room. Returns false if some still wait.
     pub(super) fn flush(&mut self) -> bool {
         let mailbox = self.mailbox();
         while let Some(letter) = self.next() {
@@ -230,24 +232,24 @@ impl Correspondent {
         true
     }
 
-    /// Where letters are sent.
+    /// Returns a handle that sends letters to the node.
     pub(super) fn mailbox(&self) -> Mailbox {
         Mailbox(self.letters.clone())
     }
 }
 
-/// Sends letters to a node. Not while the state is locked: it may wait for room.
+/// Sends letters to a node. Must not be used while the state is locked: sending may wait for room.
 pub(super) struct Mailbox(Arc<Writer>);
 
 impl Mailbox {
-    /// Sends a letter if there is room.
+    /// Sends a letter. Returns false if there is no room.
     pub(super) fn send(&self, letter: &[u8]) -> bool {
         let Ok(bytes) = octets(letter) else { return true };
         let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
         hands::writing(|| self.0.write(&sample)).is_ok()
     }
 
-    /// Waits until everything that was sent has arrived.
+    /// Waits until the node has acknowledged all letters.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         self.0.wait_for_acknowledgments(at_most)
     }
@@ -257,14 +259,14 @@ fn letters_qos() -> Qos {
     Qos { reliable: Some(Duration::from_millis(10)), ..Qos::default() }
 }
 
-/// Makes the reader of the letters to a participant.
+/// Makes the reader of the letters to this participant.
 pub(super) fn letter_box(us: &Participant, inbox: &Arc<Inbox>) -> Result<Reader, polywire_dds::Error> {
     let qos = Qos { partitions: vec![us.guid().to_string()], ..letters_qos() };
     let receiver = Receiver { inbox: inbox.clone(), item: Item::Letter };
     us.topic(LETTERS, OCTETS, false)?.reader(&qos, Arc::new(receiver), |_| {})
 }
 
-/// Writes letters of a node.
+/// Encodes the letters of this node.
 pub(super) struct Pen(pub(super) DatagramEncoder);
 
 impl Pen {
@@ -280,50 +282,52 @@ impl Pen {
 /// A channel of a peer.
 pub(super) struct Incoming {
     pub(super) announcement: Arc<Announcement>,
-    /// The schema that the announcement names, if its writer is no node and cannot be asked.
+    /// The schema that the announcement names, if the writer is not a node's, so that no peer can
+    /// be asked for it.
     pub(super) document: Option<Arc<[u8]>>,
     /// The form of its messages, once its writer is known.
     pub(super) form: Option<Form>,
     pub(super) writer: Option<Guid>,
-    /// `Some` while the node wants its messages.
+    /// `Some` while this node wants the channel's messages.
     pub(super) reading: Option<Reading>,
-    /// The last place that its node has named.
+    /// The last position that the peer has sent. On a history channel, the number of the last
+    /// message.
     pub(super) position: u64,
-    /// It ends with the message of this number.
+    /// The channel has retired. It ends with the message of this number.
     pub(super) ends_at: Option<u64>,
-    /// The channel for what its writer keeps, which is no node's.
+    /// The writer's history channel. Only for writers of programs that are not nodes.
     pub(super) history: Option<ChannelId>,
-    /// It is the channel for what this writer keeps.
+    /// `Some` if the channel is the history channel of this writer.
     pub(super) history_of: Option<Guid>,
-    /// The node has said whether it wants its messages.
+    /// This node has answered the channel.
     pub(super) is_answered: bool,
-    /// Messages came while the node did not want them.
+    /// Messages arrived while this node did not want them.
     pub(super) has_missed: bool,
 }
 
-/// What is read of a channel.
+/// The state of reading a channel.
 pub(super) struct Reading {
     /// `None` until the writer is known.
     pub(super) reader: Option<Arc<ReadEnd>>,
-    /// The answer that is sent once the reader has the writer.
+    /// The answer that is sent to the peer once the reader matches the writer.
     pub(super) answer: Option<Answer>,
     pub(super) gate: Gate,
 }
 
-/// Whether messages are passed on.
+/// Whether a channel's messages are passed on.
 pub(super) enum Gate {
-    /// Not before it is known where they begin: they wait here.
+    /// Not yet: samples wait here until the peer reports where the messages begin.
     Shut(Vec<Sample>),
-    /// From this place on. Once some have come, `hands` has the place.
+    /// Messages after this place are. Once the first has arrived, `hands` has the place.
     Open(Place),
 }
 
-/// Tells readers of this process apart.
+/// Identifies a reader of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EndId(u64);
 
 impl EndId {
-    /// One that no other reader has.
+    /// Returns an id that no other reader has.
     pub(super) fn next() -> EndId {
         static LAST: AtomicU64 = AtomicU64::new(0);
         EndId(LAST.fetch_add(1, Ordering::Relaxed) + 1)
@@ -341,13 +345,13 @@ pub(super) struct ReadEnd {
     pub(super) silent: Silent,
 }
 
-/// The writers of a reader that have shown no sign of life for their leases, by their handles.
+/// The writers of a reader that have missed their leases, by their instance handles.
 #[derive(Default)]
 pub(super) struct Silent(Mutex<BTreeMap<u64, Guid>>);
 
 impl Silent {
-    /// Notes whether a writer is alive; `None` if it has left. Returns its name if it is still
-    /// there.
+    /// Notes whether a writer is alive; `None` if it has left. Returns the writer's GUID if it
+    /// still matches the reader.
     pub(super) fn note(&self, reader: &Reader, writer: u64, is_alive: Option<bool>) -> Option<Guid> {
         let name = is_alive.and_then(|_| reader.name_of(writer));
         let mut silent = self.0.lock();
@@ -363,14 +367,14 @@ impl Silent {
     }
 }
 
-/// What a peer has said to a channel of ours.
+/// What a peer has answered to a channel of this node.
 #[derive(Clone, Debug)]
 pub(super) enum Interest {
-    /// Nothing yet. The channel was announced to it at this place.
+    /// No answer yet. The channel was announced to the peer at this place.
     Asked(Start),
-    /// It wants the messages after this place, but its reader is not there yet.
+    /// The peer wants the messages after this place, but its reader does not match yet.
     Coming(Start, Answer),
-    /// For how many subscribers it gets the messages.
+    /// The peer gets the messages, for this many subscribers.
     Wanted(u32),
     Unwanted,
 }

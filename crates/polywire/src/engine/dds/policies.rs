@@ -1,5 +1,5 @@
-//! Quality of service: what a channel offers as policies of a DDS writer, and back; and the
-//! policies with which a reader matches a writer.
+//! Quality of service: converts the offer of a channel to the policies of a DDS writer and back,
+//! and makes the policies of a reader that matches a writer.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use polywire_dds as dds;
 
 use super::super::{EngineOptions, Overflow, late::KEPT};
 
-/// How long a writer of Cyclone waits for room. Then who writes decides: a thread of Cyclone that
-/// calls back takes no acknowledgments while it waits.
+/// How long a writer of Cyclone blocks while its history has no room. After that, the caller
+/// decides whether to try again: a thread of Cyclone that runs a callback processes no
+/// acknowledgements while it waits.
 const WAIT: Duration = Duration::from_micros(500);
 
-/// The policies of a writer, which keeps so many samples of each instance for readers that are just
-/// joining: a peer that has not answered an announcement yet gets at most so many of those that are
-/// published meanwhile.
+/// Returns the policies of a channel's writer. The writer keeps `kept` samples of each instance for
+/// readers that are just joining: a peer that has not answered an announcement yet gets at most so
+/// many of the samples that are published meanwhile.
 pub(super) fn of_writer(offer: &[u8], kept: u32, options: &EngineOptions) -> dds::Qos {
-    // Bytes of our own node. A later version's policies do not concern DDS.
+    // The bytes are from this node. Policies of a later version do not concern DDS.
     let Qos {
         reliability,
         deadline,
@@ -63,29 +64,29 @@ pub(super) fn of_writer(offer: &[u8], kept: u32, options: &EngineOptions) -> dds
     }
 }
 
-/// Whether late readers are to get what was published before them, also while nobody read.
+/// Checks whether late readers get earlier messages, including those written without any reader.
 pub(super) fn keeps(offer: &[u8]) -> bool {
     let offer = Offer::parse(offer).unwrap_or_default();
     offer.qos.durability == Durability::TransientLocal && !offer.is_auxiliary()
 }
 
-/// The publisher whose application asserts its liveliness by the messages of a channel.
+/// Returns the publisher whose application asserts its liveliness by the messages of a channel.
 pub(super) fn asserts(offer: &[u8]) -> Option<Id128> {
     let offer = Offer::parse(offer).ok().filter(|offer| offer.qos.liveliness == Liveliness::ManualByTopic)?;
     offer.liveliness_of
 }
 
-/// What another program's reader requests, in the words of ours.
+/// Returns what another program's reader requests, as Polywire's QoS.
 pub(super) fn requested(reader: &dds::Qos) -> Qos {
     let mut qos = qos_of(reader);
-    // No publisher offers this kind, and the next one satisfies it.
+    // No publisher of Polywire offers this kind. The next stronger kind satisfies the request.
     if reader.liveliness == dds::Liveliness::ManualByParticipant {
         qos.liveliness = Liveliness::ManualByTopic;
     }
     qos
 }
 
-/// What another program's writer or reader has, in the words of ours.
+/// Returns the policies of another program's writer or reader, as Polywire's QoS.
 pub(super) fn qos_of(end: &dds::Qos) -> Qos {
     let mut qos = Qos::default();
     qos.reliability = if end.reliable.is_some() { Reliability::Reliable } else { Reliability::BestEffort };
@@ -106,18 +107,19 @@ pub(super) fn qos_of(end: &dds::Qos) -> Qos {
     qos
 }
 
-/// What another program's writer offers, as a channel announces it. It sends none of our
-/// assertions: DDS tells whether it is alive. Its numbers have gaps where it has replaced what it
-/// keeps.
+/// Returns what another program's writer offers, as the offer of an announcement. The writer sends
+/// none of Polywire's assertions: DDS reports whether it is alive. Its sequence numbers have gaps
+/// where it has replaced samples in its history.
 pub(super) fn offer_of(writer: &dds::Qos, ros_type: Option<TypeHash>) -> Vec<u8> {
     let qos = qos_of(writer);
     let lease_told = qos.lease.is_some();
     let offer = Offer { qos, ros_type, lease_told, has_gaps: true, ..Offer::default() }.to_bytes();
-    // Another program may offer what is out of our range, as too many partitions.
+    // Another program may offer values that are out of Polywire's range, such as too many
+    // partitions.
     if Offer::parse(&offer).is_ok() { offer } else { Vec::new() }
 }
 
-/// The policies of a reader that matches a writer.
+/// Returns the policies of a reader that matches a writer with these policies.
 pub(super) fn of_reader(writer: &dds::Qos) -> dds::Qos {
     dds::Qos {
         reliable: writer.reliable.map(|_| Duration::from_millis(100)),
@@ -130,19 +132,20 @@ pub(super) fn of_reader(writer: &dds::Qos) -> dds::Qos {
         partitions: writer.partitions.clone(),
         by_source: writer.by_source,
         representations: writer.representations.first().copied().into_iter().collect(),
-        // Readers of ROS 2 tell the hash of their type as writers do.
+        // Readers of ROS 2 publish the hash of their type as writers do.
         user_data: TypeHash::of_user_data(&writer.user_data).map(TypeHash::to_user_data).unwrap_or_default().into(),
         ..dds::Qos::default()
     }
 }
 
-/// The number by which DDS says that one type cannot be read as the other.
+/// The number of the policy that DDS reports if one type cannot be read as the other.
 pub(super) const TYPE_CONSISTENCY: u32 = 24;
 
-/// The number by which Cyclone says that a reader takes another representation than the writer's.
+/// The number of the policy that Cyclone reports if a reader does not take the writer's
+/// representation.
 pub(super) const DATA_REPRESENTATION: u32 = 25;
 
-/// What a policy's number in DDS stands for.
+/// Returns a policy's name, for people, by its number in DDS.
 pub(super) fn policy_name(number: u32) -> String {
     if number == TYPE_CONSISTENCY {
         return format!("type (policy {number})");

@@ -1,4 +1,4 @@
-//! The port: what its node calls.
+//! The port, which the node calls.
 
 use std::{
     io,
@@ -42,7 +42,7 @@ pub(super) struct DdsPort {
     running: Mutex<Option<Running>>,
 }
 
-/// What ends with the port.
+/// The threads and the entities that end with the port.
 struct Running {
     thread: JoinHandle<()>,
     deferred: JoinHandle<()>,
@@ -142,7 +142,7 @@ impl DdsPort {
             Change::Lives { .. } => {}
         };
         let types = match (form, naming) {
-            // In ROS 2, the hash says what the type is.
+            // In ROS 2, the hash in the user data identifies the type.
             (Form::Native { .. }, Naming::Plain | Naming::Rpc) if self.shared.types => match &call {
                 Some(call) => known.and_then(|schema| rpc::dds_schema(&schema, call.role()).ok()),
                 None => known,
@@ -167,7 +167,7 @@ impl DdsPort {
         Ok(Channel { id, announcement, form, call, topic, type_name, writer, readers, keeps, asserts, sending, late })
     }
 
-    /// A channel, or `None` if it has retired.
+    /// Returns a channel, or `None` if it has retired.
     fn find(&self, channel: ChannelId) -> Result<Option<Arc<Channel>>, EngineError> {
         if self.shared.us.has_expired() {
             return Err(system(polywire_dds::Error::Expired));
@@ -220,7 +220,7 @@ impl Port for DdsPort {
         let channel = Arc::new(self.channel(id, announcement, start)?);
         self.with(|state, shared| {
             state.channels.insert(id, channel.clone());
-            // Under the lock, so that a peer that comes now is asked once.
+            // Done under the lock, so that a peer that connects now gets one announcement.
             let links: Vec<_> = state
                 .peers
                 .iter()
@@ -327,7 +327,7 @@ impl Port for DdsPort {
     }
 
     fn flush(&self, deadline: Instant) -> bool {
-        // In a thread of Cyclone, no acknowledgment would come.
+        // If a thread of Cyclone waited here, it would process no acknowledgement meanwhile.
         let deadline = if hands::is_delivering() { Instant::now() } else { deadline };
         let left = || deadline.saturating_duration_since(Instant::now());
         let is_there = |channel: &Arc<Channel>| channel.writer.wait_for_acknowledgments(left());
@@ -346,7 +346,7 @@ impl Port for DdsPort {
         let Some(running) = self.running.lock().take() else { return };
         let port = DdsPort { shared: self.shared.clone(), running: Mutex::default() };
         match hands::is_delivering() {
-            // What is deleted waits for this thread.
+            // Deleting the entities would wait for this thread.
             true => drop(thread::spawn(move || port.end(running))),
             false => port.end(running),
         }

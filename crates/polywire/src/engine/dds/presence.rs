@@ -1,5 +1,5 @@
-//! ROS 2's view of participants: this node tells which node of ROS 2 it is and what it writes and
-//! reads, and learns it of others. `polywire_core::ros::entities` has the messages.
+//! ROS 2's view of participants: this node publishes which ROS 2 node it is and what it writes and
+//! reads, and receives the same from others. `polywire_core::ros::entities` has the messages.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use super::{
     state::Shared,
 };
 
-/// Most nodes of a participant whose names are kept.
+/// The maximum number of nodes of a participant that are kept.
 const MOST_NAMES: usize = 16;
 
-/// What this port has told, and what it knows.
+/// What this port has published about itself, and what it knows of others.
 pub(super) struct Presence {
     writer: Writer,
     _reader: Reader,
@@ -31,7 +31,7 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    /// Joins as the node of ROS 2 that has this node's name.
+    /// Joins the graph of ROS 2 as a node with this node's name.
     pub(super) fn new(shared: &Shared, name: &str) -> Result<Presence, Error> {
         let qos = Qos {
             reliable: Some(Duration::from_millis(100)),
@@ -55,7 +55,7 @@ impl Presence {
         Ok(presence)
     }
 
-    /// Tells others what this node writes and reads now, if it has changed.
+    /// Publishes what this node writes and reads, if that has changed.
     pub(super) fn tell(&mut self, shared: &Shared) {
         let (mut writers, ends) = {
             let state = shared.state.lock();
@@ -91,12 +91,12 @@ impl Presence {
         })
     }
 
-    /// A node of ROS 2 asks for a type.
+    /// Answers a ROS 2 node that asks for a type.
     pub(super) fn asked(&self, shared: &Shared, sample: &Sample) {
         self.descriptions.iter().for_each(|descriptions| descriptions.asked(shared, sample));
     }
 
-    /// Notes what a participant says. The names of at most `most` participants are kept.
+    /// Notes a participant's message about its nodes. Keeps those of at most `most` participants.
     pub(super) fn heard(&mut self, participant: Guid, sample: &Sample, most: usize) {
         let Some(ParticipantEntities { nodes, .. }) = ParticipantEntities::parse(sample.bytes.sample()) else {
             return log::debug!("{participant} has sent a malformed message of '{TOPIC}'");
@@ -113,15 +113,15 @@ impl Presence {
         self.nodes.remove(&participant);
     }
 
-    /// The names of a participant's nodes, with blanks between them. `None` if it has not told
-    /// them.
+    /// Returns the names of a participant's nodes, separated by blanks. `None` if it has not
+    /// published any.
     pub(super) fn names(&self, participant: Guid) -> Option<String> {
         let names = |nodes: &Vec<NodeEntities>| nodes.iter().map(NodeEntities::full_name).collect::<Vec<_>>().join(" ");
         self.nodes.get(&participant).map(names).filter(|names| !names.is_empty())
     }
 
-    /// The name of the node that has a writer of a participant. `None` if it is not known, or no
-    /// name of ROS 2.
+    /// Returns the name of the node that has a writer of a participant. `None` if the node is not
+    /// known, or its name is not valid in ROS 2.
     pub(super) fn node_of(&self, participant: Guid, writer: Guid) -> Option<String> {
         let nodes = self.nodes.get(&participant)?;
         let named = nodes.iter().find(|node| node.writers.contains(&writer.0));

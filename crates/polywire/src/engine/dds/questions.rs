@@ -1,8 +1,9 @@
-//! What this node asks nodes of ROS 2: the types of what they publish, by the service that
-//! `polywire_core::ros::type_query` describes, as the middleware on Cyclone DDS has services.
+//! Questions of this node to ROS 2 nodes, for the types of what they publish, by the service that
+//! `polywire_core::ros::type_query` describes, in the form that the middleware of ROS 2 on Cyclone
+//! DDS uses.
 //!
-//! A question leaves when both ends of the server are found, and the server has had time to find
-//! this node.
+//! A question is sent when this node has matched both ends of the server, and the server has had
+//! time to match this node.
 
 use std::{
     collections::BTreeMap,
@@ -28,31 +29,32 @@ use super::{
     state::Shared,
 };
 
-/// How long a server gets to find this node.
+/// How long a server gets to match this node.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// When a question that was not answered is asked again: the server may not have found this node.
+/// The time after which an unanswered question is sent again: the server may not have matched this
+/// node before.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether a question may leave.
+/// The interval between checks whether a question may be sent.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// The questions that are under way, by the nodes that are asked.
+/// The open questions, by the ROS 2 nodes that are asked.
 #[derive(Default)]
 pub(super) struct Questions {
     clients: BTreeMap<(Guid, String), Client>,
-    /// Of the last question.
+    /// The number of the last question.
     number: u64,
 }
 
-/// The ends of the service of one node.
+/// This node's writer and reader for the service of one ROS 2 node.
 struct Client {
     writer: Writer,
     reader: Reader,
-    /// Since when both ends of the server are found.
+    /// Since when both ends of the server are matched.
     found: Option<Instant>,
     questions: Vec<Question>,
 }
@@ -64,7 +66,7 @@ struct Question {
     asked: Option<Instant>,
 }
 
-/// A type, or why it is not told.
+/// The hash of a type, with the type or the reason why it is not known.
 pub(super) type Told = (TypeHash, Result<Schema, String>);
 
 impl Questions {
@@ -72,7 +74,8 @@ impl Questions {
         self.clients.is_empty()
     }
 
-    /// Asks a node of a participant. Fails if DDS does, as when its security does not allow it.
+    /// Asks a ROS 2 node of a participant for a type. Fails if DDS does, such as when DDS Security
+    /// does not allow the service.
     pub(super) fn ask(&mut self, shared: &Shared, of: Guid, node: &str, query: TypeQuery) -> Result<(), Error> {
         self.number += 1;
         let tag = tag(shared.us.guid(), self.number);
@@ -87,7 +90,7 @@ impl Questions {
         Ok(())
     }
 
-    /// An answer has come, from anybody, to a question of anybody.
+    /// Handles an answer. Any program may have sent it, to a question of any client.
     pub(super) fn answered(&mut self, shared: &Shared, sample: &Sample) -> Option<Told> {
         let (tag, answer) = untagged(sample.bytes.sample(), true)?;
         let mut questions = self.clients.values_mut().map(|client| &mut client.questions);
@@ -105,7 +108,7 @@ impl Questions {
         Some((query.type_hash, told))
     }
 
-    /// Sends what may leave. Gives the questions that were asked in vain.
+    /// Sends the questions that are due. Returns those that were not answered in time.
     pub(super) fn keep_time(&mut self, shared: &Shared, now: Instant) -> Vec<Told> {
         let mut failed = Vec::new();
         for ((of, node), client) in &mut self.clients {
@@ -119,7 +122,7 @@ impl Questions {
         failed
     }
 
-    /// A participant has gone. Gives the questions to its nodes.
+    /// Forgets a participant that has gone. Returns the open questions to its nodes.
     pub(super) fn forget(&mut self, shared: &Shared, participant: Guid) -> Vec<Told> {
         let gone = self.clients.iter_mut().filter(|((of, _), _)| *of == participant);
         let gone = gone.flat_map(|((_, node), client)| {
@@ -131,7 +134,8 @@ impl Questions {
         gone
     }
 
-    /// Deletes what is needed no longer, which may take long.
+    /// Deletes writers and readers without open questions. The thread for deferred work does this,
+    /// because it may take long.
     fn end_idle(&mut self, shared: &Shared) {
         for (_, Client { writer, reader, .. }) in self.clients.extract_if(.., |_, client| client.questions.is_empty()) {
             shared.deferred.add(Task::Hush(Box::new((writer, reader))));
@@ -175,7 +179,8 @@ impl Client {
     }
 }
 
-/// Names a question. Answers come to all who have asked the same node.
+/// Makes the tag that identifies a question: an answer reaches all clients that have asked the same
+/// node.
 fn tag(own: Guid, number: u64) -> Tag {
     let mut tag = [0; 16];
     let (client, last) = tag.split_at_mut(8);

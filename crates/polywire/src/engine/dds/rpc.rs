@@ -1,10 +1,10 @@
-//! Requests and replies in the basic service mapping of OMG DDS-RPC 1.0: a header in front of the
-//! value, as the first member of a structure around both, names the request. `spec/dds-rpc.md` has
-//! the bytes.
+//! Requests and replies in the basic service mapping of OMG DDS-RPC 1.0: a structure has a header
+//! as its first member, which identifies the request, and the value as its second.
+//! `spec/dds-rpc.md` has the bytes.
 //!
-//! The value continues the stream in which the header is, so its padding depends on the length of
-//! the header. Where that differs from a value that stands alone, the value is read with padding
-//! of one kind, and written with padding of the other.
+//! The value follows the header in the same CDR stream, so its padding depends on the length of the
+//! header. Where this padding differs from that of a value that stands alone, the value is decoded
+//! with the one padding, and encoded again with the other.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{
     name::{escape, unescape},
 };
 
-/// The number of `REMOTE_EX_OK`. The others are those of [`rpc::RemoteCode`].
+/// The number of `REMOTE_EX_OK`. The other numbers are those of [`rpc::RemoteCode`].
 const OK: u32 = 0;
 
 /// The names of `RemoteExceptionCode_t`, in the order of their numbers.
@@ -35,10 +35,10 @@ const EXCEPTIONS: [&str; 6] = [
     "REMOTE_EX_UNKNOWN_EXCEPTION",
 ];
 
-/// Longest name of an instance, in bytes.
+/// The maximum length of an instance name, in bytes.
 const MOST_NAME: u32 = 255;
 
-/// The name of a topic or type of DDS-RPC, without its ending.
+/// Returns the suffix of topic names and type names in DDS-RPC.
 fn ending(role: Role) -> &'static str {
     match role {
         Role::Request => "_Request",
@@ -46,7 +46,7 @@ fn ending(role: Role) -> &'static str {
     }
 }
 
-/// The ending of a type of values, which is replaced.
+/// Returns the suffix of a value type's name, which the suffix of DDS-RPC replaces.
 fn value_ending(role: Role) -> &'static str {
     match role {
         Role::Request => "_Call",
@@ -54,22 +54,22 @@ fn value_ending(role: Role) -> &'static str {
     }
 }
 
-/// The name in DDS of a service's topic.
+/// Returns the name in DDS of a service's topic.
 pub(crate) fn dds_topic(service: &str, role: Role) -> String {
     escape(service) + ending(role)
 }
 
-/// The name in DDS of the type around values of this type.
+/// Returns the name of the DDS type that wraps values of this type.
 pub(super) fn dds_type(value: &str, role: Role) -> String {
     value.strip_suffix(value_ending(role)).unwrap_or(value).to_owned() + ending(role)
 }
 
-/// Which end of a service a type in DDS belongs to.
+/// Returns whether a DDS type is for requests or replies, by its name. `None` for other types.
 pub(super) fn role_of(type_name: &str) -> Option<Role> {
     [Role::Request, Role::Reply].into_iter().find(|role| type_name.ends_with(ending(*role)))
 }
 
-/// The topic here of another program's writer, if it belongs to a service.
+/// Returns Polywire's name of an endpoint's topic, if the endpoint belongs to a service.
 pub(super) fn topic_of(writer: &Endpoint) -> Option<String> {
     let role = role_of(&writer.type_name)?;
     let service = unescape(writer.topic.strip_suffix(ending(role))?);
@@ -79,7 +79,8 @@ pub(super) fn topic_of(writer: &Endpoint) -> Option<String> {
     })
 }
 
-/// The name of the values of a type in DDS: that of `expected`, if it is around such values.
+/// Returns the name of the value type in a DDS type: the name of `expected`, if the DDS type wraps
+/// it.
 pub(super) fn value_name(type_name: &str, expected: Option<&Schema>) -> String {
     let Some(role) = role_of(type_name) else { return type_name.into() };
     match expected.map(Schema::name).filter(|expected| dds_type(expected, role) == type_name) {
@@ -88,7 +89,7 @@ pub(super) fn value_name(type_name: &str, expected: Option<&Schema>) -> String {
     }
 }
 
-/// The schema of the values in a type that another program tells. `None` if it is not one of
+/// Returns the schema of the values in another program's type. `None` if the type is not one of
 /// DDS-RPC.
 pub(super) fn value_schema(told: &Schema) -> Option<Schema> {
     let [header, data] = told.members(told.find(told.name())?)[..] else { return None };
@@ -96,12 +97,12 @@ pub(super) fn value_schema(told: &Schema) -> Option<Schema> {
     (header.name == "header").then(|| told.with_root(*data))
 }
 
-/// The type around values of a service. Other programs are told it.
+/// Returns the type that wraps values of a service. It is published to other programs.
 pub(super) fn dds_schema(value: &Schema, role: Role) -> Result<Schema, SchemaError> {
     behind(value, &dds_type(value.name(), role), |types| Member::new("header", header_type(types, role)))
 }
 
-/// A structure of a member that is made, and a value behind it.
+/// Makes a structure with a member that `first` makes, followed by a value.
 fn behind(value: &Schema, name: &str, first: impl FnOnce(&mut SchemaBuilder) -> Member) -> Result<Schema, SchemaError> {
     let mut types = SchemaBuilder::new();
     for def in value.defs() {
@@ -134,8 +135,8 @@ fn header_type(types: &mut SchemaBuilder, role: Role) -> Type {
         Role::Reply => {
             let mut code = Def::enumeration("dds::rpc::RemoteExceptionCode_t", EXCEPTIONS);
             if let DefKind::Enum { literals, .. } = &mut code.kind {
-                // As Cyclone's Python package tells it, unlike `idlc`. Members of final structures
-                // match only if their types are equal.
+                // The default literal is as in Cyclone's Python package, unlike `idlc`. Members of
+                // final structures match only if their types are equal.
                 literals.iter_mut().take(1).for_each(|literal| literal.is_default = true);
             }
             let code = Type::Def(types.add(code.with_extensibility(Extensibility::Final)));
@@ -145,11 +146,11 @@ fn header_type(types: &mut SchemaBuilder, role: Role) -> Type {
     }
 }
 
-/// What stands in front of a value.
+/// The header in front of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) request: SampleIdentity,
-    /// Why there is no value, in replies: [`OK`] if there is one.
+    /// In replies, the reason why there is no value; [`OK`] if there is one.
     pub(super) exception: u32,
 }
 
@@ -159,15 +160,15 @@ impl Header {
         let SampleIdentity { writer, sequence } = self.request;
         let mut bytes = [&writer.0[..], &word((sequence >> 32) as u32), &word(sequence as u32)].concat();
         match role {
-            // The name is empty, and ends with a zero.
+            // The instance name is empty, and ends with a zero byte.
             Role::Request => bytes.extend([&word(1)[..], &[0]].concat()),
             Role::Reply => bytes.extend(word(self.exception)),
         }
         bytes
     }
 
-    /// The header at the beginning of a stream, and the number of its bytes. `None` if it is
-    /// malformed.
+    /// Reads the header at the beginning of a stream. Returns it with its length in bytes, or
+    /// `None` if it is malformed.
     fn read(role: Role, is_big: bool, stream: &[u8]) -> Option<(Header, usize)> {
         let word = |at: usize| {
             let bytes = *stream.get(at..)?.first_chunk()?;
@@ -185,13 +186,13 @@ impl Header {
     }
 }
 
-/// Puts headers in front of the values of a channel, and takes them off.
+/// Adds headers to the values of a channel, and removes them.
 pub(super) struct Wrapper {
     pub(super) role: Role,
     is_xcdr2: bool,
     /// The byte order of the values.
     is_big: bool,
-    /// The values have an encapsulation header. With this identifier, if it is added here.
+    /// The values have an encapsulation header. If it is added here, it has this `identifier`.
     has_header: bool,
     identifier: [u8; 2],
     shape: Arc<Shape>,
@@ -200,7 +201,8 @@ pub(super) struct Wrapper {
 }
 
 impl Wrapper {
-    /// For the values of a channel, whose schema is `value`. The error is for people.
+    /// Makes a wrapper for the values of a channel, with the schema `value`. The error is for
+    /// people.
     pub(super) fn new(role: Role, announcement: &Announcement, value: &Schema) -> Result<Wrapper, String> {
         let Form::Native { identifier, has_header, .. } = Form::of(announcement, Some(value), true) else {
             return Err("its values are no samples of DDS".into());
@@ -209,7 +211,7 @@ impl Wrapper {
         let is_big = announcement.has_option("be");
         let said = |error: &dyn std::fmt::Display| error.to_string();
         let options = |text: &str| text.parse::<Options>().map_err(|error| said(&error));
-        // In front of the value stand four bytes, and as many others as the padding requires.
+        // The value follows the four bytes of a length, and as many octets as its padding requires.
         let shifted = behind(value, "polywire::Shifted", |_| Member::new("shift", Type::sequence(Type::Octet)));
         let shape = Shape::of(&shifted.map_err(|error| said(&error))?).map_err(|error| said(&error))?;
         let order = options(if is_big { "be" } else { "" })?;
@@ -227,29 +229,30 @@ impl Wrapper {
         })
     }
 
-    /// How the samples look that [`Wrapper::wrap`] makes.
+    /// Returns the form of the samples that [`Wrapper::wrap`] makes.
     pub(super) fn form(&self) -> Form {
         Form::Native { identifier: self.plain(self.is_big), is_keyed: false, has_header: false }
     }
 
-    /// The identifier of final structures.
+    /// Returns the encapsulation identifier of final structures.
     fn plain(&self, is_big: bool) -> [u8; 2] {
         [0, if self.is_xcdr2 { 6 } else { 0 } + u8::from(!is_big)]
     }
 
-    /// A sample, without its encapsulation header, with this value.
+    /// Makes a sample with a header and a value, without the sample's encapsulation header.
     pub(super) fn wrap(&self, header: Header, value: &[u8]) -> Result<Vec<u8>, String> {
         let mut sample = header.write(self.role, self.is_big);
         let moved = match header.exception {
             OK => self.moved(self.is_big, self.body(value).ok_or("it is too short")?, 0, sample.len())?,
-            // A structure has all its members, so there is a value that means nothing.
+            // The structure must have all its members, so it gets a default value without meaning.
             _ => self.written(&mut Record::new(&self.shape), sample.len())?,
         };
         sample.extend(moved);
         Ok(sample)
     }
 
-    /// What a sample says. The value is empty if there is none.
+    /// Returns the header and the value of a sample. The value is empty if the header has an
+    /// exception.
     pub(super) fn unwrap(&self, sample: &[u8]) -> Result<(Header, Vec<u8>), String> {
         let is_big = match self.has_header {
             true => sample.get(1).ok_or("it is too short")? & 1 == 0,
@@ -274,7 +277,8 @@ impl Wrapper {
         })
     }
 
-    /// A payload without its encapsulation header, and the padding that this counts.
+    /// Returns a payload without its encapsulation header, and without the padding that the header
+    /// counts.
     fn body<'a>(&self, payload: &'a [u8]) -> Option<&'a [u8]> {
         if !self.has_header {
             return Some(payload);
@@ -283,7 +287,7 @@ impl Wrapper {
         body.get(..body.len().checked_sub(usize::from(head[3] & 3))?)
     }
 
-    /// A value that stands behind `from` bytes, as it is behind `to` bytes.
+    /// Converts a value that follows `from` bytes of a stream to one that follows `to` bytes.
     fn moved(&self, is_big: bool, value: &[u8], from: usize, to: usize) -> Result<Vec<u8>, String> {
         let alignment = if self.is_xcdr2 { 4 } else { 8 };
         if is_big == self.is_big && from % alignment == to % alignment {
@@ -298,7 +302,7 @@ impl Wrapper {
         self.written(&mut record, to)
     }
 
-    /// A value as it is behind `to` bytes.
+    /// Encodes a value as it must be after `to` bytes of a stream.
     fn written(&self, record: &mut Record, to: usize) -> Result<Vec<u8>, String> {
         record.resize("shift", shift(to)).map_err(|error| error.to_string())?;
         let mut stream = Vec::new();
@@ -307,7 +311,8 @@ impl Wrapper {
     }
 }
 
-/// How many bytes, behind the four that count them, stand for so many in front of a value.
+/// Returns the number of octets that, after the four bytes of their length, give a value the same
+/// alignment as `len` bytes do.
 fn shift(len: usize) -> usize {
     (len + 4) % 8
 }
@@ -318,7 +323,7 @@ mod tests {
 
     const REQUEST: SampleIdentity = SampleIdentity { writer: Id128([7; 16]), sequence: 300 };
 
-    /// A value that needs padding where its large member is aligned.
+    /// Makes the type of a value that needs padding in front of its large member.
     fn schema(extensibility: Extensibility) -> Schema {
         let mut types = SchemaBuilder::new();
         let members = vec![Member::new("unit", Type::Uint8), Member::new("value", Type::Int64)];
@@ -333,7 +338,7 @@ mod tests {
         Wrapper::new(role, &announcement, &schema(extensibility)).expect("a wrapper")
     }
 
-    /// The value as its codec makes it.
+    /// Encodes a value with its codec.
     fn value(codec: &str, options: &str, extensibility: Extensibility) -> Vec<u8> {
         let shape = Shape::of(&schema(extensibility)).expect("a shape");
         let mut record = Record::new(&shape);

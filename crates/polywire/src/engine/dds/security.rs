@@ -1,5 +1,5 @@
-//! DDS Security, from the identity of the node: its certificate and key, its authority, which also
-//! signs documents, and the two documents beside the certificate.
+//! DDS Security with the identity of the node: its certificate and key, its authority, which also
+//! signs the documents, and the two documents in the directory of the certificate.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::{
     state::Shared,
 };
 
-/// What is said when the participant cannot be used any more.
+/// The message for a participant whose certificate or permissions expire.
 pub(super) const EXPIRED: &str = "the certificate or the permissions of this node expire: renew them \
                                   ('polywire identity sign --renew'), and start it again";
 
@@ -49,13 +49,13 @@ fn secure(
     Ok(Participant::secure(domain, configuration, qos, &security))
 }
 
-/// `Address::parse` refuses the option in such a program.
+/// Never called: `Address::parse` refuses `security=on` in a program without this feature.
 #[cfg(not(feature = "dds-security"))]
 fn secure(_: u32, _: Option<&str>, _: &Qos, _: &EngineOptions, _: &str) -> Result<Joined, EngineError> {
     Err(EngineError::Closed)
 }
 
-/// The files of an identity, and the documents beside its certificate.
+/// Returns the files of an identity, and the documents in the directory of its certificate.
 #[cfg(feature = "dds-security")]
 fn files(identity: &super::super::Identity) -> Result<polywire_dds::Security, super::super::IdentityError> {
     use super::super::{IdentityError, identity::Files, tls};
@@ -76,8 +76,9 @@ fn files(identity: &super::super::Identity) -> Result<polywire_dds::Security, su
     Ok(polywire_dds::Security { authority, certificate, key, governance, permissions })
 }
 
-/// Tells the node of other nodes that are in the domain and cannot be reached, as it is between
-/// those with DDS Security and those without, and between fleets. DDS itself says nothing of it.
+/// Reports other nodes that are in the domain but cannot be reached, because only one of the two
+/// nodes uses DDS Security, or because they belong to different fleets. DDS itself does not report
+/// them.
 pub(super) struct Unreached(Rejections);
 
 impl Default for Unreached {
@@ -87,7 +88,7 @@ impl Default for Unreached {
 }
 
 impl Unreached {
-    /// Tells of the nodes that have not answered in time, of each once.
+    /// Reports each node that has not answered within the handshake timeout, once.
     pub(super) fn tell(&mut self, shared: &Shared) {
         let is_late = |(guid, peer): (&Guid, &mut super::peer::Peer)| {
             peer.node.as_mut()?.is_late(shared.options.hello_timeout).then_some(*guid)

@@ -1,9 +1,9 @@
-//! Requests and replies as services of other systems, which name a request in front of the value.
-//! In ROS 2, as its middleware on Cyclone DDS has them, it is a tag of 16 bytes, which servers send
-//! back as it came. In DDS-RPC it is a header ([`super::rpc`]).
+//! Requests and replies in the form of other systems' services, which put an identifier of the
+//! request in front of the value. In the middleware of ROS 2 on Cyclone DDS, it is a tag of 16
+//! bytes, which servers send back unchanged. In DDS-RPC, it is a header ([`super::rpc`]).
 //!
-//! There is no place for what our own services have beside the value: which server is meant,
-//! cancellations, and, in ROS 2, errors.
+//! These forms have no field for what Polywire's own services send beside the value: which server
+//! is meant, cancellations, and, in ROS 2, errors.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,23 +25,24 @@ use super::{
     state::{Channel, Shared},
 };
 
-/// Names a request: eight bytes of its client, and its number.
+/// Identifies a request: eight bytes of its client's id, and its number.
 pub(super) type Tag = [u8; 16];
 
-/// The bytes of an encapsulation header, which stand in front of the tag.
+/// The length of an encapsulation header, which is in front of the tag.
 const HEADER: usize = 4;
 
-/// Most requests whose names are kept until they are answered. The oldest are forgotten first.
+/// The maximum number of unanswered requests whose identifiers are kept. The oldest are forgotten
+/// first.
 const MOST: usize = 4096;
 
-/// What names a request in the samples of a service.
+/// The identifier of a request in the samples of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     Tag(Tag),
     Identity(SampleIdentity),
 }
 
-/// How the samples of a service's topic name requests.
+/// How the samples of a service's topic identify requests.
 pub(super) enum Call {
     /// By a tag, as in ROS 2.
     Tagged(Role),
@@ -50,8 +51,8 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// For a channel of this form. `None` if its samples belong to no service. The error is for
-    /// people.
+    /// Returns how a channel of this form identifies requests. `None` if its samples belong to no
+    /// service. The error is for people.
     pub(super) fn new(
         is_wrapped: bool,
         form: Form,
@@ -76,8 +77,8 @@ impl Call {
         }
     }
 
-    /// The payload of a sample for a message that a client or server of this node sends. `None` for
-    /// those that the service has no place for.
+    /// Returns the payload of a sample for a message that a client or server of this node sends.
+    /// `None` for messages that the service has no form for.
     pub(super) fn named(
         &self,
         pending: &Mutex<Pending>,
@@ -103,7 +104,7 @@ impl Call {
         }
     }
 
-    /// How a request of this node is named.
+    /// Returns the identifier of a request of this node.
     fn own(&self, channel: &Channel, sequence: u64) -> Name {
         match self {
             Call::Tagged(_) => Name::Tag(own(channel.announcement.writer, sequence)),
@@ -111,7 +112,8 @@ impl Call {
         }
     }
 
-    /// The number of the request of this channel that a reply names. `None` if it names another's.
+    /// Returns the number of the request of this channel that a reply identifies. `None` if it
+    /// identifies another channel's request.
     fn sequence_of(&self, name: &Name, channel: &Channel) -> Option<u64> {
         let sequence = match name {
             Name::Tag(tag) => number_in(tag),
@@ -120,7 +122,7 @@ impl Call {
         (self.role() == Role::Request && self.own(channel, sequence) == *name).then_some(sequence)
     }
 
-    /// Hands a sample of another on, as a request or a reply.
+    /// Passes a peer's sample on to the node, as a request or a reply.
     pub(super) fn deliver(&self, shared: &Shared, way: &Way, envelope: &Envelope<'_>, sample: &[u8]) {
         let Way { link, announcement, form, .. } = way;
         let (name, error, value) = match self.unnamed(*form, sample) {
@@ -142,7 +144,7 @@ impl Call {
                     let sequence = channel.call.as_ref()?.sequence_of(&name, channel)?;
                     Some(SampleIdentity { writer: channel.announcement.writer, sequence })
                 };
-                // Others have clients, too.
+                // The reply may be for another client of the service.
                 let Some(request) = shared.state.lock().channels.values().find_map(request_of) else { return };
                 let header = ReplyHeader { request, error }.to_extensions();
                 let envelope = Envelope { kind: Kind::Reply, extensions: header.as_extensions(), ..*envelope };
@@ -151,8 +153,8 @@ impl Call {
         }
     }
 
-    /// What a sample names, and the error or the value in it. The error of this function is for
-    /// people.
+    /// Returns the identifier of the request in a sample, and the error or the value in it. The
+    /// error of this function is for people.
     fn unnamed(&self, form: Form, sample: &[u8]) -> Result<(Name, Option<RemoteError>, Vec<u8>), String> {
         match self {
             Call::Tagged(_) => {
@@ -169,13 +171,13 @@ impl Call {
     }
 }
 
-/// Whether a message of a client is one that services of others have a place for.
+/// Checks whether services of other systems have a form for a client's message.
 fn has_place(envelope: &Envelope<'_>) -> bool {
     let header = RequestHeader::parse(envelope.extensions);
     envelope.kind == Kind::Request && header.is_some_and(|header| header.cancels.is_none())
 }
 
-/// The names of requests that have not been answered.
+/// The identifiers of requests that have not been answered.
 #[derive(Default)]
 pub(super) struct Pending {
     names: BTreeMap<SampleIdentity, Name>,
@@ -192,8 +194,8 @@ impl Pending {
         }
     }
 
-    /// The name of the request that a reply answers, and the error in the reply. `None` if it
-    /// answers none that is noted.
+    /// Takes the identifier of the request that a reply answers, and returns it with the error in
+    /// the reply. `None` if the request is not pending.
     fn answer(&mut self, envelope: &Envelope<'_>) -> Option<(Name, Option<RemoteError>)> {
         let ReplyHeader { request, error } = ReplyHeader::parse(envelope.extensions)?;
         let name = self.names.remove(&request)?;
@@ -210,19 +212,19 @@ fn own(writer: Id128, sequence: u64) -> Tag {
     tag
 }
 
-/// The number of the request in a tag that [`own`] has made.
+/// Returns the number of the request in a tag that [`own`] has made.
 fn number_in(tag: &Tag) -> u64 {
     let [.., a, b, c, d, e, f, g, h] = *tag;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// A payload with a tag in front of the value.
+/// Puts a tag in front of the value in a payload.
 pub(super) fn tagged(payload: &[u8], has_header: bool, tag: &Tag) -> Vec<u8> {
     let (header, value) = payload.split_at(if has_header { HEADER.min(payload.len()) } else { 0 });
     [header, tag, value].concat()
 }
 
-/// The tag of a payload, and the payload without it. `None` if it is too short.
+/// Returns the tag of a payload, and the payload without it. `None` if it is too short.
 pub(super) fn untagged(payload: &[u8], has_header: bool) -> Option<(Tag, Vec<u8>)> {
     let (header, rest) = payload.split_at_checked(if has_header { HEADER } else { 0 })?;
     let (tag, value) = rest.split_first_chunk()?;

@@ -1,22 +1,23 @@
-//! Servers of other programs that are not called yet. DDS says when a writer and a reader of ours
-//! have found the other end, and not when the other end has found them. A request or a reply that
-//! is written before is lost. A node says when its writer has found a reader.
+//! Servers of other programs that must not be called yet. DDS reports when a writer or reader of
+//! this node has matched the other end, but not when the other end has matched it. A request or a
+//! reply that is written before that is lost. Nodes report themselves when their writers have
+//! matched a reader.
 
 use std::time::{Duration, Instant};
 
 use polywire_core::envelope::ChannelId;
 use polywire_dds::Guid;
 
-/// How long a server gets to find a client that has found both of its ends.
+/// How long a server gets to match a client that has matched both of its ends.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// How long it is waited for a reader of requests: there may be no client here.
+/// How long to wait until the server's reader of requests is matched: there may be no client here.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether a server has settled.
+/// The interval between checks whether a server has settled.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// Channels of replies that are read, and whose servers may not have found this node yet.
+/// Channels of replies that are read, and whose servers may not have matched this node yet.
 #[derive(Default)]
 pub(super) struct Settling(Vec<Entry>);
 
@@ -24,7 +25,7 @@ struct Entry {
     participant: Guid,
     channel: ChannelId,
     began: Instant,
-    /// Since when both ends of the server are found.
+    /// Since when both ends of the server are matched.
     found: Option<Instant>,
 }
 
@@ -38,8 +39,8 @@ impl Settling {
         self.0.push(Entry { participant, channel, began: now, found: None });
     }
 
-    /// The channels whose servers have had time to find this node. `finds` says whether both ends
-    /// of a server are found; `None` if the channel is not read any more.
+    /// Takes the channels whose servers have had time to match this node. `finds` returns whether
+    /// both ends of a server are matched; `None` if the channel is no longer read.
     pub(super) fn take(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What a port shares between its callers and its thread.
+//! The state of a port, which its callers and its threads share.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,14 +32,14 @@ use super::{
     service::{Call, Pending},
 };
 
-/// Everything of a port.
+/// Everything that the threads of a port share.
 pub(super) struct Shared {
     pub(super) endpoint: String,
     pub(super) hello: Hello,
     pub(super) options: EngineOptions,
     pub(super) sink: Arc<dyn Sink>,
     pub(super) us: Participant,
-    /// Whether types are told to other programs, and read of them.
+    /// Whether types are sent to other programs, and read from them.
     pub(super) types: bool,
     pub(super) naming: Naming,
     /// Whether the participant has DDS Security.
@@ -51,8 +51,8 @@ pub(super) struct Shared {
     pub(super) deferred: Deferred,
     /// Requests to services of ROS 2 or DDS-RPC that this node has not answered.
     pub(super) pending: Mutex<Pending>,
-    /// Not locked while Cyclone is called, whose threads may wait for it while they hand over a
-    /// message.
+    /// Must not be locked while Cyclone is called: Cyclone's threads may wait for this lock while
+    /// they hand over a message.
     pub(super) state: Mutex<State>,
 }
 
@@ -61,18 +61,18 @@ pub(super) struct State {
     pub(super) closed: bool,
     pub(super) last_channel: u32,
     pub(super) channels: BTreeMap<ChannelId, Arc<Channel>>,
-    /// By participant.
+    /// The peers, by participant.
     pub(super) peers: BTreeMap<Guid, Peer>,
-    /// The writers of others in the domain.
+    /// The writers of other participants in the domain.
     pub(super) writers: BTreeMap<Guid, Endpoint>,
-    /// The readers of others in the domain.
+    /// The readers of other participants in the domain.
     pub(super) readers: BTreeMap<Guid, Endpoint>,
-    /// Readers of programs that are not nodes, which DDS Security does not let read these channels.
+    /// Channels of this node, with the readers of other programs that DDS Security keeps from them.
     pub(super) denied: BTreeSet<(ChannelId, Guid)>,
     pub(super) read_ends: Vec<Weak<ReadEnd>>,
-    /// Of writers of ROS 2.
+    /// The types of writers of ROS 2.
     pub(super) types: Types<(Guid, ChannelId)>,
-    /// Participants whose letters are not sent any more.
+    /// Participants for which too many letters wait. The port's thread ends their links.
     pub(super) cut_off: BTreeSet<Guid>,
 }
 
@@ -81,34 +81,35 @@ pub(super) struct Channel {
     pub(super) id: ChannelId,
     pub(super) announcement: Announcement,
     pub(super) form: Form,
-    /// It belongs to a service of ROS 2 or DDS-RPC.
+    /// `Some` if the channel belongs to a service of ROS 2 or DDS-RPC.
     pub(super) call: Option<Call>,
     /// The names of its topic and type in DDS.
     pub(super) topic: String,
     pub(super) type_name: String,
     pub(super) writer: Writer,
-    /// Readers that the writer has, as DDS counts them.
+    /// The number of readers that match the writer, as DDS counts them.
     pub(super) readers: Arc<AtomicUsize>,
-    /// Messages are written although nobody reads them: late programs of DDS get them.
+    /// Messages are written even without readers, so that DDS programs that join later get them.
     pub(super) keeps: bool,
-    /// Its messages say that this publisher is alive, by its application.
+    /// The publisher whose application asserts its liveliness by this channel's messages.
     pub(super) asserts: Option<Id128>,
     pub(super) sending: Mutex<Sending>,
     pub(super) late: Late,
 }
 
-/// What changes while a channel is used.
+/// The part of a channel that changes while the channel is used.
 pub(super) struct Sending {
-    /// The place of the last message.
+    /// The sequence number and the time of the last message.
     pub(super) last: Start,
     pub(super) interest: BTreeMap<LinkId, (Arc<Link>, Interest)>,
-    /// Messages dropped since the last event, and when that was.
+    /// Messages dropped since the last `Event::Dropped`, and the time of that event.
     pub(super) dropped: u64,
     pub(super) told: Option<Instant>,
 }
 
 impl Channel {
-    /// Asks a peer whether it wants the channel. Returns the place from which it may have messages.
+    /// Notes that a peer is asked whether it wants the channel. Returns the place of the last
+    /// message: the peer may get the messages after it.
     pub(super) fn ask(&self, link: &Arc<Link>) -> Start {
         let mut sending = self.sending.lock();
         let last = sending.last;
@@ -116,7 +117,7 @@ impl Channel {
         last
     }
 
-    /// The links that get its messages.
+    /// Returns the links of the peers that want the channel, or may still want it.
     pub(super) fn takers(&self) -> Vec<Arc<Link>> {
         let sending = self.sending.lock();
         let wants = |interest: &Interest| !matches!(interest, Interest::Unwanted);
@@ -145,12 +146,12 @@ impl State {
         }
     }
 
-    /// The channels of a publisher, without those that go with them.
+    /// Returns the channels of a publisher, without its auxiliary channels.
     pub(super) fn channels_of(&self, publisher: Id128) -> Vec<Arc<Channel>> {
         self.channels.values().filter(|channel| channel.announcement.writer == publisher).cloned().collect()
     }
 
-    /// The readers that are used.
+    /// Returns the readers that are still in use.
     pub(super) fn read_ends(&self) -> impl Iterator<Item = Arc<ReadEnd>> {
         self.read_ends.iter().filter_map(Weak::upgrade)
     }
@@ -159,8 +160,9 @@ impl State {
         self.peers.get_mut(&guid)?.incoming.get_mut(&channel)
     }
 
-    /// The node needs the type of a writer of ROS 2. `None` if it is none, or nobody tells it.
-    /// Unless somebody reads the channel, its samples wait.
+    /// Notes that the node needs the type of a ROS 2 writer's channel. `None` if the writer is not
+    /// of ROS 2, or if the type is known to be unavailable. Unless the channel is already read, its
+    /// samples wait until the node answers again.
     pub(super) fn need_type(
         &mut self,
         link: LinkId,
@@ -180,8 +182,8 @@ impl State {
         Some((guid, hash, need))
     }
 
-    /// Notes the node's answer to a channel of a peer. Returns whether a reader is to be opened,
-    /// and what is not read any more.
+    /// Notes the node's answer to a channel of a peer. Returns the participant, and what follows
+    /// from the answer.
     pub(super) fn answer(
         &mut self,
         shared: &Shared,
@@ -213,8 +215,8 @@ impl State {
         Some((guid, answered))
     }
 
-    /// Notes the writer of a channel of a node. With DDS Security, the writer must have the topic
-    /// that the node announces: what the node may publish is known by the names in DDS alone.
+    /// Notes the writer of another node's channel. With DDS Security, the writer must have the
+    /// topic that the node announces, because permissions apply only to the names in DDS.
     pub(super) fn found(&mut self, shared: &Shared, guid: Guid, channel: ChannelId, writer: &Endpoint) {
         let Some(peer) = self.peers.get_mut(&guid) else { return };
         peer.by_writer.insert(writer.guid, channel);
@@ -234,7 +236,7 @@ pub(super) enum Answered {
     Noted,
     /// The channel is read from now on.
     Begins,
-    /// It is not read any more.
+    /// The channel is no longer read.
     Ended {
         writer: Option<Guid>,
         reading: Option<Reading>,
@@ -271,8 +273,8 @@ impl Incoming {
         });
     }
 
-    /// Whether everything has come of a channel that ends, of which everything up to `last` was
-    /// passed on.
+    /// Checks whether a retired channel is complete, so that it can end. `last` is the number of
+    /// the last message that was passed to the node.
     pub(super) fn is_over(&self, last: Option<u64>) -> bool {
         let Some(end) = self.ends_at else { return false };
         match &self.reading {

@@ -1,7 +1,7 @@
-//! The readers of programs that are not nodes, for those who ask what is in the domain.
+//! The readers of programs that are not nodes, for queries about what is in the domain.
 //!
-//! Such a reader says nothing of what it reads. But its policies and those of the writers are
-//! known, and DDS decides by them.
+//! Such a reader does not announce which writers it reads. But its policies and those of the
+//! writers are known, and DDS matches them by these.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,8 @@ use super::{
     worker::NOT_ALLOWED,
 };
 
-/// Pairs of readers and writers that are compared. Hostile programs could make any number.
+/// The maximum number of pairs of readers and writers that are compared. Hostile programs could
+/// make any number.
 const PAIRS: usize = 100_000;
 
 /// A writer of a topic.
@@ -36,13 +37,13 @@ struct Writer {
     offered: Qos,
     representation: Representation,
     types: Option<TypeInformation>,
-    /// The readers that it has, if it is one of this node.
+    /// The readers that match the writer, if it is one of this node.
     has: Option<BTreeSet<Guid>>,
     /// Readers that DDS Security keeps away from it.
     denied: BTreeSet<Guid>,
 }
 
-/// Participants that are not nodes and read something.
+/// Returns the participants that are not nodes and have readers, with these readers.
 pub(super) fn readers(shared: &Shared) -> Vec<NodeData> {
     let (mut strangers, readers, mut writers, channels) = {
         let state = shared.state.lock();
@@ -94,7 +95,8 @@ fn stranger(shared: &Shared, guid: Guid, names: &str) -> NodeData {
     }
 }
 
-/// The writers of others, by their topics in DDS. Those of nodes have the ids of their publishers.
+/// Returns the writers of other participants, by their topics in DDS. Writers of nodes have the ids
+/// of their publishers.
 fn others(state: &State) -> BTreeMap<String, Vec<Writer>> {
     let mut writers: BTreeMap<String, Vec<Writer>> = BTreeMap::new();
     for Endpoint { guid, participant, topic, type_name, qos, types } in state.writers.values() {
@@ -120,8 +122,9 @@ impl Writer {
         Writer { id, type_name, offered, representation, types: None, has, denied }
     }
 
-    /// Whether a reader of the topic, which requests this, reads it, or why not. `None` if that is
-    /// not known, or if they have no partition in common.
+    /// Checks whether a reader of the topic, which requests this QoS, matches the writer; if not,
+    /// the error is the reason. `None` if that is not known, or if they have no partition in
+    /// common.
     fn is_read_by(&self, reader: &Endpoint, requested: &Qos) -> Option<Result<(), String>> {
         if !qos::partitions_match(&self.offered, requested) {
             return None;
@@ -135,7 +138,7 @@ impl Writer {
             return Some(Err(problems.join("; ")));
         }
         let takes = &reader.qos.representations;
-        // A reader that names none takes version 1.
+        // A reader that lists no representation takes XCDR version 1.
         let takes = if takes.is_empty() { &[Representation::Xcdr1][..] } else { takes };
         if !takes.contains(&self.representation) {
             return Some(Err(format!("it requests another {}", policies::policy_name(policies::DATA_REPRESENTATION))));
@@ -145,7 +148,8 @@ impl Writer {
         }
         let is_known = match (&self.has, &self.types, &reader.types) {
             (Some(has), ..) => has.contains(&reader.guid),
-            // Types that differ may match by the rules of XTypes.
+            // Types that differ may still match by the rules of XTypes, so nothing is known of
+            // them.
             (None, Some(writer), Some(reader)) => writer == reader,
             _ => true,
         };

@@ -1,5 +1,5 @@
-//! Types of other programs. Their writers and readers say in discovery how the type is hashed; the
-//! type itself is asked for.
+//! Types of other programs. In discovery, their writers and readers publish only hashes of the
+//! type; the type itself must be requested.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,22 +18,22 @@ use polywire_dds::{Endpoint, Guid, Participant};
 
 use super::rpc;
 
-/// How long a type is waited for. After it, the writer's type is compared by its name alone.
+/// How long to wait for a type. After that, the writer's type is compared by its name alone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long it is waited for the names of a participant's nodes of ROS 2.
+/// How long to wait for the names of a participant's ROS 2 nodes.
 const PATIENCE_FOR_NAMES: Duration = Duration::from_millis(500);
 
-/// How often other programs are asked for a type.
+/// The interval between requests for a type.
 const ASK: Duration = Duration::from_millis(250);
 
-/// Most reasons that are told of one type.
+/// The maximum number of reasons that are reported for one type.
 const REASONS: usize = 3;
 
-/// How often it is looked whether a type has come.
+/// The interval between checks whether a type has arrived.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
-/// The schema of another program's writer, and its encoding, which nodes fetch by its hash.
+/// The schema of another program's type, and its encoding, which nodes fetch by its hash.
 #[derive(Clone)]
 pub(super) struct Known {
     schema: Schema,
@@ -48,20 +48,20 @@ impl Known {
         Ok(Known { document: schema.to_bytes().into(), schema })
     }
 
-    /// The type that a document has. `None` if it is malformed.
+    /// Parses the type in a document. `None` if the document is malformed.
     pub(super) fn of_document(document: &[u8]) -> Option<Known> {
         let schema = Schema::from_bytes(document, &SchemaLimits::default()).ok()?;
         Some(Known { document: document.into(), schema })
     }
 
-    /// The type of the values, if this one is around the values of a service of DDS-RPC.
+    /// Returns the type of the values, if this is a request or reply type of DDS-RPC.
     pub(super) fn of_values(&self) -> Option<Known> {
         let schema = rpc::value_schema(&self.schema)?;
         Some(Known { document: schema.to_bytes().into(), schema })
     }
 
-    /// Why this reader's type cannot be read from a writer's, by the rules of XTypes. `None` if it
-    /// can.
+    /// Returns why a reader of this type cannot read a writer's type, by the rules of XTypes.
+    /// `None` if it can.
     pub(super) fn why_not(&self, writer: &Schema) -> Option<String> {
         let Verdict::Refused(reasons) = assess_with(writer, &self.schema, Rules { strict_xtypes: true }) else {
             return None;
@@ -74,14 +74,14 @@ impl Known {
         self.schema.name()
     }
 
-    /// Says in an announcement what the type is.
+    /// Sets the hashes of the type in an announcement.
     pub(super) fn describe(&self, announcement: &mut Announcement) {
         announcement.schema = Id128::of_document(&self.document);
         announcement.type_hash = Id128(self.schema.type_hash().to_bytes());
     }
 }
 
-/// Writers, or readers, whose types, or the names of whose nodes, have not come.
+/// Writers or readers that wait for their types, or for the names of their ROS 2 nodes.
 #[derive(Default)]
 pub(super) struct Lookups(BTreeMap<Guid, Lookup>);
 
@@ -92,7 +92,7 @@ struct Lookup {
     found: Option<Found>,
 }
 
-/// A type, or why it will not come. `Ok(None)` if the program does not tell it.
+/// A type, or why it cannot be obtained. `Ok(None)` if the program does not publish it.
 pub(super) type Found = Result<Option<Known>, String>;
 
 impl Lookups {
@@ -113,13 +113,14 @@ impl Lookups {
         self.0.contains_key(&end)
     }
 
-    /// The participants of the ends.
+    /// Returns the participants of the waiting writers and readers.
     pub(super) fn participants(&self) -> impl Iterator<Item = Guid> {
         self.0.values().map(|lookup| lookup.end.participant)
     }
 
-    /// Ends whose types have come, if `types` are read, and whose participants are among the
-    /// `named` ones; and those that were waited for in vain or whose types cannot be read.
+    /// Takes the writers and readers whose lookups have ended. A lookup ends when the type has
+    /// arrived, cannot be read, has not arrived in time, or is not wanted (`types` is false), and
+    /// when the participant is among the `named` ones or its names have not arrived in time.
     pub(super) fn take(&mut self, us: &Participant, types: bool, named: &BTreeSet<Guid>) -> Vec<(Endpoint, Found)> {
         let mut done = Vec::new();
         self.0.retain(|_, lookup| {
@@ -136,7 +137,7 @@ impl Lookups {
 }
 
 impl Lookup {
-    /// `None` while the type is waited for.
+    /// Looks for the type, and requests it if a request is due. `None` if it has not arrived yet.
     fn look(&mut self, us: &Participant) -> Option<Found> {
         let Some(types) = &self.end.types else { return Some(Ok(None)) };
         let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= ASK);
@@ -152,7 +153,7 @@ impl Lookup {
     }
 }
 
-/// What other programs are told of a type. `None` if it has no type information.
+/// Returns what is published of a type to other programs. `None` if it has no type information.
 pub(super) fn told(endpoint: &str, schema: &Schema) -> Option<polywire_dds::TypeObjects> {
     match TypeObjects::of(schema) {
         Ok(TypeObjects { information, mapping }) => Some(polywire_dds::TypeObjects { information, mapping }),

@@ -46,19 +46,19 @@ use super::{
     types::{Known, LOOK, Lookups},
 };
 
-/// How often a node that has not confirmed that letters reach it is greeted, and how often letters
-/// are tried again that found no room.
+/// The interval for greeting nodes that have not confirmed that letters reach them, and for sending
+/// letters again that found no room.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Longest sleep without anything to do.
+/// The longest sleep while there is nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Items that are handled before the node is told that everything has come.
+/// The number of items that are handled before links with new messages are notified (`drained`).
 const TURN: usize = 64;
 
 pub(super) struct Worker {
     shared: Arc<Shared>,
-    /// Links with messages since the node was told.
+    /// Links with new messages that were not notified yet (`drained`).
     touched: Vec<Arc<Link>>,
     greeted: Option<Instant>,
     lookups: Lookups,
@@ -66,11 +66,11 @@ pub(super) struct Worker {
     /// Writers that have gone, while their samples wait for the node's answer.
     leaving: BTreeSet<Guid>,
     mismatched: Mismatched,
-    /// Where names are those of ROS 2.
+    /// `Some` with `ros=true`.
     presence: Option<Presence>,
     settling: Settling,
     early: Early,
-    /// What writers keep, and is read for late subscribers.
+    /// Replays of samples that writers keep, for late subscribers.
     replays: Vec<Replay>,
     unreached: Unreached,
     denied: Denied,
@@ -112,7 +112,7 @@ impl Worker {
                 self.handle(&mut hands, item);
             }
             self.replay(&mut hands);
-            // What comes from now on need not wait for the rest.
+            // Samples that arrive from now on need not wait for the work below.
             drop(hands);
             self.touched.drain(..).for_each(|link| link.sink.drained());
             if let Some(presence) = self.presence.as_mut().filter(|_| has_changed) {
@@ -122,7 +122,7 @@ impl Worker {
             self.look_for_denied();
             pause = if self.send_letters() { IDLE } else { AGAIN };
             if !self.lookups.is_empty() || !self.mismatched.is_empty() {
-                // It calls the node.
+                // The functions below call the node, which needs the turn.
                 let _turn = shared.inlet.hands();
                 self.look_types_up();
                 self.tell_mismatches();
@@ -187,7 +187,7 @@ impl Worker {
             return;
         }
         let node = introduced(user_data);
-        // Another port of this node in the same domain. It has the same publishers.
+        // The participant belongs to another port of this node, with the same publishers.
         if node.is_some_and(|hello| hello.node == self.shared.hello.node) {
             return;
         }
@@ -259,7 +259,7 @@ impl Worker {
         }
     }
 
-    /// A writer of a program that is not a node: a channel that it announces by being there.
+    /// Announces a writer of a program that is not a node to this node, as a channel.
     fn foreign_writer(&mut self, writer: &Endpoint, known: Option<&Known>) {
         let codec = match writer.qos.representations.first() {
             None | Some(Representation::Xcdr1) => "cdr",
@@ -279,13 +279,14 @@ impl Worker {
             return log::debug!("{}: the type of '{topic}' is not one of DDS-RPC", self.shared.endpoint);
         };
         let Some(link) = self.foreign_link(writer.participant) else { return };
-        // Not on services: there it is the hash of the service, which the type alone does not have.
+        // Not on services: there the hash is the service's, which cannot be derived from the type
+        // alone.
         let tells_hash = self.shared.naming == Naming::Ros && self.shared.types && service_of(&topic).is_none();
         let ros_type = TypeHash::of_user_data(&writer.qos.user_data).filter(|_| tells_hash);
         let mut announcement = Announcement {
             topic,
             writer: Id128(writer.guid.0),
-            // All nodes that hear a writer give its samples the same numbers: its own.
+            // All nodes use the same numbers for the writer's samples: the writer's own.
             incarnation: 1,
             type_name,
             codec: codec.into(),
@@ -362,7 +363,7 @@ impl Worker {
         }
     }
 
-    /// Nothing is read of a channel any more.
+    /// Stops reading a channel.
     fn leave(&self, hands: &mut Hands, writer: Option<Guid>, reading: Option<Reading>) {
         writer.into_iter().for_each(|writer| hands.shut(writer));
         if let Some(end) = reading.and_then(|reading| reading.reader) {
@@ -435,7 +436,8 @@ impl Worker {
         Some(link)
     }
 
-    /// The link to a node from which a letter has come. Announces all channels to a new one.
+    /// Returns the link to a node that has sent a letter. If the link is new, announces all
+    /// channels.
     fn node_link(&self, guid: Guid) -> Option<Arc<Link>> {
         let hello = {
             let state = self.shared.state.lock();
@@ -558,7 +560,8 @@ impl Worker {
 
     // What this node reads.
 
-    /// The writers of some reader have changed: answers that wait for that may be sent.
+    /// Sends the answers that wait for a reader to match its writer. Called when matches have
+    /// changed.
     fn reads(&self) {
         let state = self.shared.state.lock();
         let waits = |incoming: &Incoming| incoming.reading.as_ref().is_some_and(|reading| reading.answer.is_some());
@@ -574,7 +577,7 @@ impl Worker {
         waiting.into_iter().for_each(|(guid, channel)| self.begin_to_read(guid, channel));
     }
 
-    /// The node has answered a channel of a peer.
+    /// Handles the node's answer to a channel of a peer.
     fn answer(&mut self, hands: &mut Hands, link: LinkId, channel: ChannelId, answer: Answer) {
         if let Some(writer) = self.history_of(link, channel) {
             return self.history_answered(hands, writer, channel, answer.accepts());
@@ -599,7 +602,7 @@ impl Worker {
     }
 
     /// Opens the reader of a channel that the node wants, if its writer is known, and sends the
-    /// node's answer once the reader has the writer.
+    /// node's answer once the reader matches the writer.
     fn begin_to_read(&self, guid: Guid, channel: ChannelId) {
         let shared = &*self.shared;
         let found = {
@@ -629,7 +632,7 @@ impl Worker {
         self.tell_life(guid, channel);
     }
 
-    /// The reader for a writer: one that there is, or a new one.
+    /// Returns a reader for a writer: an existing one that fits, or a new one.
     fn read_end(&self, writer: &Endpoint) -> Result<Arc<ReadEnd>, polywire_dds::Error> {
         let shared = &*self.shared;
         let qos = policies::of_reader(&writer.qos);
@@ -649,7 +652,7 @@ impl Worker {
         Ok(end)
     }
 
-    /// A reader of its own for a writer, and for others that its policies match.
+    /// Opens a new reader for a writer, which also receives from other writers that it matches.
     fn open_reader(
         &self,
         writer: &Endpoint,
@@ -669,7 +672,8 @@ impl Worker {
         Ok(Arc::new(ReadEnd { id, topic, type_name, is_keyed, qos, reader, silent }))
     }
 
-    /// The messages of a channel begin after this place, or end with it if the channel retires.
+    /// Handles the position of a peer's channel: the messages begin after this place, or end with
+    /// it if the channel retires.
     fn position(&mut self, hands: &mut Hands, guid: Guid, link: &Arc<Link>, channel: ChannelId, start: Start) {
         let waiting = {
             let mut state = self.shared.state.lock();
@@ -698,7 +702,7 @@ impl Worker {
         self.end_if_over(hands, guid, channel, link, true);
     }
 
-    /// Ends a channel if everything has come, or if its writer has gone and `retires`.
+    /// Ends a channel if all its messages have arrived, or if its writer has gone and `retires`.
     fn end_if_over(&self, hands: &mut Hands, guid: Guid, channel: ChannelId, link: &Link, retires: bool) {
         let over = {
             let mut state = self.shared.state.lock();
@@ -740,15 +744,16 @@ impl Worker {
         }
     }
 
-    /// The node is told later that everything has come that comes now.
+    /// Notes that a link has new messages, so that it is notified (`drained`) later.
     fn touch(&mut self, link: &Arc<Link>) {
         if !self.touched.iter().any(|touched| touched.info.id == link.info.id) {
             self.touched.push(link.clone());
         }
     }
 
-    /// The way of a writer's samples, of which this is the first that is passed on. `None` if
-    /// nobody wants it; if it is not known yet where the messages begin, it waits.
+    /// Makes the way of a writer's samples, for the first sample that is passed on. `None` if the
+    /// node does not want them. `None`, too, if it is not known yet where the messages begin: the
+    /// sample waits.
     fn way(&self, writer: Guid, sample: &Sample) -> Option<Way> {
         let mut state = self.shared.state.lock();
         let peer = state.peers.get_mut(&writer.participant())?;
@@ -765,7 +770,7 @@ impl Worker {
             Gate::Open(place) => *place,
             Gate::Shut(waiting) => {
                 let bytes: usize = waiting.iter().map(|sample| sample.bytes.sample().len()).sum();
-                // The gap is noticed by the sequence number.
+                // Without room, the sample is dropped. The sequence numbers show the gap.
                 if bytes < self.shared.options.queue_bytes {
                     waiting.push(sample.clone());
                 }
@@ -800,7 +805,7 @@ impl Worker {
         self.shared.state.lock().channels.get(&channel).cloned()
     }
 
-    /// A node has answered a channel.
+    /// Handles a peer's answer to a channel of this node.
     fn answered(&self, guid: Guid, link: &Arc<Link>, id: ChannelId, answer: Answer) {
         let Some(channel) = self.channel(id) else { return };
         let is_new = {
@@ -828,7 +833,8 @@ impl Worker {
         }
     }
 
-    /// Nodes that have accepted a channel get its messages once their reader is there.
+    /// Begins to send a channel to nodes that have accepted it and are `there`: their readers
+    /// match.
     fn come(&self, channel: &Channel, there: &BTreeSet<Guid>, only: Option<Guid>) {
         let nodes: Vec<(Guid, Arc<Link>)> = {
             let state = self.shared.state.lock();
@@ -850,7 +856,7 @@ impl Worker {
         }
     }
 
-    /// The readers of a channel have changed.
+    /// Handles a change of the readers that match a channel.
     fn matched(&mut self, id: ChannelId) {
         let Some(channel) = self.channel(id) else { return };
         let readers = channel.writer.readers();
@@ -866,7 +872,7 @@ impl Worker {
         }
     }
 
-    /// A program that is not a node has so many readers of a channel.
+    /// Notes how many readers of a channel a program has that is not a node.
     fn foreign_readers(&mut self, channel: &Channel, guid: Guid, count: u32) {
         let is_linked = self.shared.state.lock().peers.get(&guid).is_some_and(|peer| peer.link.is_some());
         if count == 0 && !is_linked {

@@ -1,5 +1,5 @@
-//! Formats as media types, with the name of a channel's type and the hash of its schema behind
-//! them: `spec/zenoh.md`, section 2.
+//! Encodings: formats as media types, followed by the name of the channel's type and the hash of
+//! its schema (`spec/zenoh.md`, section 2).
 
 use polywire_core::{
     envelope::{Announcement, Id128},
@@ -7,7 +7,7 @@ use polywire_core::{
     ros::TypeHash,
 };
 
-/// Formats with a media type that is widely known, and the media type.
+/// Formats with a widely known media type, and that media type.
 const KNOWN: [(&str, &str); 6] = [
     ("cdr", "application/cdr"),
     ("json", "application/json"),
@@ -16,15 +16,15 @@ const KNOWN: [(&str, &str); 6] = [
     ("xml", "application/xml"),
     ("yaml", "application/yaml"),
 ];
-/// Others, with `polywire-NAME` as the first part of the schema.
+/// The media type of all other formats. The first part of its schema is `polywire-NAME`.
 const OTHER: &str = "application/octet-stream";
 const OTHER_SCHEMA: &str = "polywire-";
-/// Other names of formats that foreign applications may use.
+/// Other media types that foreign applications may use, and their formats.
 const ALIASES: [(&str, &str); 3] = [("text/json", "json"), ("text/xml", "xml"), ("text/yaml", "yaml")];
 /// Longest name of a type that is taken from a foreign encoding, in bytes.
 const LONGEST: usize = 512;
 
-/// The encoding of a channel: `application/json;plant::Pump@0123..`.
+/// Returns the encoding of a channel, such as `application/json;plant::Pump@0123..`.
 pub(in crate::engine) fn of(announcement: &Announcement) -> String {
     let Announcement { codec, compressor, type_name, schema, .. } = announcement;
     let known = KNOWN.iter().find(|(name, _)| name == codec && compressor.is_empty());
@@ -46,21 +46,22 @@ pub(in crate::engine) fn of(announcement: &Announcement) -> String {
 /// What the encoding of a foreign sample says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) struct Said {
-    /// Empty if the encoding leaves it to the subscriber. CDR does so, too: its media type does not
-    /// say which version it is, and whether there is a header.
+    /// The format; empty if the encoding leaves it to the subscriber. The media type of CDR does
+    /// so, too: it does not say which version of CDR is used, and whether there is a header.
     pub(in crate::engine) codec: String,
     /// The options of the codec.
     pub(in crate::engine) options: String,
-    /// The name of the type, or nothing.
+    /// The name of the type, or empty.
     pub(in crate::engine) type_name: String,
     /// The hash of the writer's schema, or zero.
     pub(in crate::engine) schema: Id128,
-    /// The hash that ROS 2 has of the type.
+    /// The ROS 2 hash of the type, if the publisher states it.
     pub(in crate::engine) ros_type: Option<TypeHash>,
 }
 
 impl Said {
-    /// What a channel announces whose messages say this. The writer has no id.
+    /// Returns the announcement of a channel whose messages have this encoding. Its writer id is
+    /// zero.
     pub(in crate::engine) fn announcement(&self, topic: &str) -> Announcement {
         let Said { codec, options, type_name, schema, ros_type } = self.clone();
         let offer = Offer { ros_type, ..Offer::default() }.to_bytes();

@@ -1,6 +1,7 @@
-//! What engines share whose medium has applications that are not Polywire's: which channels those
-//! may read (`openness`), the names of formats (`encoding`), the channels of those that publish
-//! (`writers`), and the types of ROS 2 that are asked for (`types`).
+//! Parts that engines share whose medium has foreign applications, which are programs that are not
+//! Polywire nodes: which channels foreign applications may read (`openness`), the names of formats
+//! (`encoding`), the channels of foreign publishers (`writers`), and the ROS 2 types that the node
+//! asks for (`types`).
 
 #[cfg(any(feature = "zenoh", feature = "zeromq"))]
 pub(super) mod encoding;
@@ -26,13 +27,13 @@ pub(super) use types::{Need, Types};
 #[cfg(any(feature = "zenoh", feature = "zeromq"))]
 pub(super) use writers::{News, Writers};
 
-/// Nanoseconds since 1970.
+/// Converts a time to nanoseconds since 1970; 0 for earlier times.
 #[cfg(feature = "zenoh")]
 pub(super) fn since_1970(at: SystemTime) -> i64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// An id in 32 hexadecimal digits, as it is printed.
+/// Parses an id of 32 lower-case hexadecimal digits, the form in which ids are printed.
 #[cfg(any(feature = "zenoh", feature = "zeromq"))]
 pub(super) fn id(text: &str) -> Option<Id128> {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));

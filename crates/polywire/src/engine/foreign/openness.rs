@@ -1,29 +1,31 @@
-//! Which channels applications may read that are not Polywire's, and whether their messages wait.
+//! Which channels foreign applications may read, and whether messages for them wait or are kept.
 
 use polywire_core::envelope::{Announcement, Extensions};
 
-/// The id of the durability policy in an offer, and its value for transient local, and the same for
-/// reliability and best effort (`spec/frame.md`).
+/// The id of the durability policy in an offer, and its value for transient local
+/// (`spec/frame.md`).
 #[cfg(feature = "zenoh")]
 const TRANSIENT_LOCAL: (u32, &[u8]) = (4, &[1]);
+/// The id of the reliability policy in an offer, and its value for best effort.
 const BEST_EFFORT: (u32, &[u8]) = (22, &[1]);
-/// Names of topics that concern nodes alone.
+/// The prefix of topics that are only for Polywire nodes.
 const BUILT_IN: &str = "polywire/";
 
-/// Whether messages of the channel are for Polywire nodes alone. A foreign application understands
-/// no offer; so a channel of which readers must understand something is not put where it listens.
-/// The same holds for topics about Polywire itself.
+/// Returns whether messages of the channel are only for Polywire nodes. A foreign application does
+/// not understand offers, so a channel whose readers must understand its offer is not published to
+/// foreign applications. The same holds for topics about Polywire itself.
 pub(in crate::engine) fn is_private(announcement: &Announcement) -> bool {
     let must_know = |offer: Extensions<'_>| offer.not_understood(&[]).is_some();
     announcement.topic.starts_with(BUILT_IN) || Extensions::parse(&announcement.offer).map_or(true, must_know)
 }
 
-/// Whether messages of the channel may be dropped where others would wait for a slow reader.
+/// Returns whether messages of the channel may be dropped where messages of other channels would
+/// wait for a slow reader.
 pub(in crate::engine) fn is_best_effort(announcement: &Announcement) -> bool {
     offers(announcement, BEST_EFFORT)
 }
 
-/// Whether late joiners get the history of the channel.
+/// Returns whether late joiners receive the history of the channel.
 #[cfg(feature = "zenoh")]
 pub(in crate::engine) fn is_durable(announcement: &Announcement) -> bool {
     offers(announcement, TRANSIENT_LOCAL)
@@ -39,7 +41,7 @@ mod tests {
 
     use super::*;
 
-    /// An announcement with this policy in its offer; the ids are those of `spec/frame.md`.
+    /// Returns an announcement with this policy in its offer. The ids are those of `spec/frame.md`.
     fn offering(id: u32, value: &[u8]) -> Announcement {
         let mut offer = ExtensionsBuf::default();
         offer.push(id, value);

@@ -1,4 +1,4 @@
-//! The types of ROS 2 topics that a node has learned, or asks for. The engines ask.
+//! The types of ROS 2 topics that a node has learned, or asks for. The engines send the requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,27 +7,27 @@ use std::{
 
 use polywire_core::envelope::Id128;
 
-/// How long nobody is asked for a type that nobody has told, at first and at most.
+/// The first and the longest pause before a type that no peer has supplied is asked for again.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// Types that nobody has told, of which that is remembered.
+/// The largest number of types that are remembered because no peer has supplied them.
 const MOST_FAILED: usize = 1024;
-/// Bytes of documents that are kept.
+/// The largest number of bytes of the documents that are kept.
 const MOST_KEPT: usize = 4 << 20;
 
-/// The types that this node has learned, by their hashes, and those that it asks for. `C` names a
-/// channel.
+/// The types that this node has learned, and those that it asks for, by their hashes. `C`
+/// identifies a channel.
 pub(in crate::engine) struct Types<C> {
     known: BTreeMap<String, Vec<u8>>,
     asked: BTreeMap<String, BTreeSet<C>>,
     failed: BTreeMap<String, Failed<C>>,
 }
 
-/// A type that nobody has told.
+/// A type that no peer has supplied.
 struct Failed<C> {
     until: Instant,
     pause: Duration,
-    /// The channels of which the node needs it.
+    /// The channels for which the node needs the type.
     channels: BTreeSet<C>,
 }
 
@@ -38,24 +38,25 @@ impl<C> Default for Types<C> {
 }
 
 impl<C: Copy + Ord> Types<C> {
-    /// The document of a type that this node has learned.
+    /// Returns the document of a type, if this node has learned it.
     pub(in crate::engine) fn document(&self, hash: &str) -> Option<&Vec<u8>> {
         self.known.get(hash)
     }
 
-    /// The id of that document, or zero.
+    /// Returns the id of the document of a type, or zero if this node has not learned the type.
     #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn schema(&self, hash: &str) -> Id128 {
         self.document(hash).map_or(Id128::ZERO, |document| Id128::of_document(document))
     }
 
-    /// The document with this id.
+    /// Returns the document with this id, if there is one.
     #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn with_id(&self, schema: Id128) -> Option<&Vec<u8>> {
         self.known.values().find(|document| Id128::of_document(document) == schema)
     }
 
-    /// The node needs the type of a channel. No more than `most` types are asked for at a time.
+    /// Notes that the node needs the type of a channel. At most `most` types are asked for at a
+    /// time.
     pub(in crate::engine) fn need(&mut self, hash: &str, channel: C, most: usize, now: Instant) -> Need {
         if self.known.contains_key(hash) {
             return Need::Known;
@@ -77,8 +78,8 @@ impl<C: Copy + Ord> Types<C> {
         }
     }
 
-    /// The type is known now, or nobody has told it. Gives the channels that have waited for it,
-    /// and whether the type has failed for the first time.
+    /// Notes the document of a type, or that no peer has supplied it. Returns the channels that
+    /// waited for the type, and whether the request for it had not failed before.
     pub(in crate::engine) fn learn(
         &mut self,
         hash: &str,
@@ -106,26 +107,26 @@ impl<C: Copy + Ord> Types<C> {
         (channels, is_first)
     }
 
-    /// Types that may be asked for again, by their hashes, each with a channel that needs it.
+    /// Returns the types to ask for again, by their hashes, each with a channel that needs it.
     pub(in crate::engine) fn due(&mut self, most: usize, now: Instant) -> Vec<(String, C)> {
         let Types { asked, failed, .. } = self;
         let due = failed.iter().filter(|(hash, failed)| failed.until <= now && !asked.contains_key(*hash));
         let due = due.filter_map(|(hash, failed)| Some((hash.clone(), *failed.channels.first()?)));
         let due: Vec<(String, C)> = due.take(most.saturating_sub(asked.len())).collect();
-        // The node waits for none of them.
+        // No channel waits for these types.
         asked.extend(due.iter().map(|(hash, _)| (hash.clone(), BTreeSet::new())));
         due
     }
 
-    /// A channel has ended.
+    /// Removes a channel that has ended.
     pub(in crate::engine) fn ended(&mut self, channel: C) {
         let waiting = self.asked.values_mut().chain(self.failed.values_mut().map(|failed| &mut failed.channels));
         waiting.for_each(|channels| _ = channels.remove(&channel));
     }
 }
 
-/// Whether a type that the node needs is known, is to be asked for, or is asked for already, or
-/// nobody tells it.
+/// Whether a type that the node needs is known, has to be asked for, is asked for already, or
+/// cannot be asked for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Need {
     Known,
@@ -134,7 +135,7 @@ pub(in crate::engine) enum Need {
     Unknown,
 }
 
-/// Keeps a document that was told. If there is no room, those before are forgotten.
+/// Keeps a document that a peer supplied. If there is no room, discards all earlier documents.
 pub(in crate::engine) fn keep<K: Ord>(kept: &mut BTreeMap<K, Vec<u8>>, key: K, document: Vec<u8>) {
     if kept.values().map(Vec::len).sum::<usize>() + document.len() > MOST_KEPT {
         kept.clear();
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!((types.need("a", B, 1, now), types.need("b", C, 1, now)), (Need::Asked, Need::Unknown));
         assert_eq!(types.learn("a", None, now), (BTreeSet::from([A, B]), true));
         assert_eq!((types.need("a", C, 1, now), types.due(1, now)), (Need::Unknown, vec![]));
-        // The node waits for nothing when it is asked again.
+        // No channel waits when the type is asked for again.
         let later = now + FIRST_PAUSE;
         types.ended(A);
         let b = || vec![("a".to_string(), B)];

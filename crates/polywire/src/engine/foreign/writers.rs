@@ -1,5 +1,5 @@
-//! What applications publish that are not Polywire's: one channel for each topic and format, on a
-//! link that stands for all of them.
+//! The channels of foreign publishers, on a link that stands for all of them: one channel for each
+//! topic and format, and one for each publisher that has an id as a writer.
 
 use std::collections::BTreeMap;
 
@@ -16,42 +16,43 @@ use super::{
 /// Bytes that a message counts besides its payload while it waits.
 const OVERHEAD: usize = 64;
 
-/// Something that the node is to hear, over the link that stands for all foreign applications.
+/// A report to the node, on the link that stands for all foreign applications.
 pub(in crate::engine) enum News {
     Up(Box<LinkInfo>),
-    /// The schema is the one whose hash the encoding has. The engine sets it to zero if it cannot
-    /// supply that schema.
+    /// A new channel. The announcement's schema is the hash in the encoding. The engine sets it to
+    /// zero if it cannot supply that schema.
     Announced(ChannelId, Start, Box<Announcement>),
-    /// The message itself.
+    /// The message that was passed to [`Writers::take`], on this channel, at this position.
     Message(ChannelId, Start),
-    /// Messages up to there were dropped here.
+    /// This number of messages of the channel, up to this position, was dropped by this node.
     Lost(ChannelId, Start, u64),
     Tell(Box<Event>),
 }
 
 /// The channels of foreign applications.
 pub(in crate::engine) struct Writers {
-    /// Most channels, and most bytes that wait for the node.
+    /// The most channels, and the most bytes that wait for the node.
     most: usize,
     room: usize,
-    /// `None` before the first message.
+    /// `None` before the first report.
     link: Option<LinkId>,
-    /// By topic, and what the encoding says.
+    /// The channels of each topic and encoding.
     known: BTreeMap<(String, Said), Channel>,
-    /// The channels of those who have an id as a writer.
+    /// The channels of publishers that have an id as a writer.
     opened: BTreeMap<ChannelId, Channel>,
     /// The number of the last channel.
     last: u32,
     waiting: usize,
-    /// Messages that were ignored.
+    /// The number of messages and other items that were ignored.
     ignored: u64,
 }
 
 struct Channel {
     id: ChannelId,
-    /// The node does not want its messages.
+    /// The node does not want the channel's messages.
     is_declined: bool,
-    /// Position after the last message, and how many messages before it were dropped and not told.
+    /// The position after the last message, and how many messages before it were dropped and not
+    /// reported.
     last: Start,
     lost: u64,
 }
@@ -62,7 +63,7 @@ impl Writers {
         Writers { most, room, link: None, known, opened, last: 0, waiting: 0, ignored: 0 }
     }
 
-    /// A message of so many bytes came. It is dropped if too much waits for the node.
+    /// Takes a message of this many bytes. Drops it if too many bytes wait for the node.
     pub(in crate::engine) fn take(
         &mut self,
         topic: String,
@@ -81,8 +82,8 @@ impl Writers {
         channel.pass(link, bytes, &mut self.waiting, self.room, tell);
     }
 
-    /// A message of a writer that has an id, at the writer's own position, on the channel that was
-    /// opened for it.
+    /// Takes a message of a publisher that has an id as a writer, at the publisher's own position,
+    /// on the channel that was opened for it.
     #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn take_at(
         &mut self,
@@ -96,7 +97,8 @@ impl Writers {
         channel.pass(link, bytes, &mut self.waiting, self.room, tell);
     }
 
-    /// Announces a topic if it is new. False if there are too many.
+    /// Announces a channel for a topic and encoding if they are new. Returns false if there are too
+    /// many channels.
     fn know(&mut self, link: LinkId, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> bool {
         if self.known.contains_key(key) {
             return true;
@@ -106,7 +108,7 @@ impl Writers {
         true
     }
 
-    /// The number of a new channel. `None` if there are too many.
+    /// Returns the id of a new channel, or `None` if there are too many.
     fn next(&mut self, topic: &str, tell: impl FnMut(LinkId, News)) -> Option<ChannelId> {
         if self.known.len() + self.opened.len() >= self.most {
             let reason = format!("foreign applications publish more than {} topics", self.most);
@@ -117,8 +119,8 @@ impl Writers {
         Some(ChannelId(self.last))
     }
 
-    /// Opens a channel of somebody who has an id as a writer, until [`Writers::close`]. `None` if
-    /// there are too many.
+    /// Opens a channel for a publisher that has an id as a writer, until [`Writers::close`].
+    /// Returns `None` if there are too many channels.
     #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn open(
         &mut self,
@@ -132,30 +134,31 @@ impl Writers {
         Some((link, id))
     }
 
-    /// The channel that was opened has ended.
+    /// Removes a channel that [`Writers::open`] opened.
     #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn close(&mut self, channel: ChannelId) {
         self.opened.remove(&channel);
     }
 
-    /// A message of so many bytes was handed to the node.
+    /// Notes that a message of this many bytes was passed to the node.
     pub(in crate::engine) fn taken(&mut self, bytes: usize) {
         self.waiting -= bytes + OVERHEAD;
     }
 
-    /// Whether the link has begun.
+    /// Returns whether the link exists.
     #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn has_link(&self) -> bool {
         self.link.is_some()
     }
 
-    /// Whether this is the link that stands for foreign applications.
+    /// Returns whether this is the link that stands for foreign applications.
     #[cfg(feature = "zenoh")]
     pub(in crate::engine) fn is_link(&self, link: LinkId) -> bool {
         self.link == Some(link)
     }
 
-    /// Something that is no message came. It is told with the 1st, 2nd, 4th, 8th, ... such thing.
+    /// Notes that something was ignored, because it is no message or exceeds a limit. The 1st, 2nd,
+    /// 4th, 8th, ... such case is reported.
     pub(in crate::engine) fn ignore(&mut self, name: &str, reason: String, mut tell: impl FnMut(LinkId, News)) {
         self.ignored += 1;
         if self.ignored.is_power_of_two() {
@@ -165,12 +168,12 @@ impl Writers {
         }
     }
 
-    /// The link, which begins with the first thing that it brings.
+    /// Returns the link, which is created for the first report.
     pub(in crate::engine) fn link(&mut self, tell: impl FnMut(LinkId, News)) -> LinkId {
         *self.link.get_or_insert_with(|| begin(tell))
     }
 
-    /// The node's answer to a channel. False if the link is another one.
+    /// Notes the node's answer to a channel. Returns false if `link` is another link.
     pub(in crate::engine) fn answered(&mut self, link: LinkId, id: ChannelId, answer: &Answer) -> bool {
         if self.link != Some(link) {
             return false;
@@ -201,7 +204,8 @@ impl Channel {
         Channel { id, is_declined: false, last: Start::default(), lost: 0 }
     }
 
-    /// Passes the last message on, unless nobody wants it, or more than `room` bytes wait.
+    /// Passes the last message on, unless the node has declined the channel, or more than `room`
+    /// bytes would wait.
     fn pass(
         &mut self,
         link: LinkId,
@@ -231,7 +235,7 @@ impl Channel {
 mod tests {
     use super::{super::encoding::read, *};
 
-    /// What is told, in words.
+    /// The reports as text.
     #[derive(Default)]
     struct Told(Vec<String>);
 

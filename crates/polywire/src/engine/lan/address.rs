@@ -4,23 +4,24 @@ use std::net::IpAddr;
 
 use crate::engine::domain;
 
-/// The port at which the first node of domain 0 on a machine listens. That of domain `n` is `n`
-/// higher.
+/// The port at which the first node of domain 0 on a machine listens. The port of domain `n` is
+/// higher by `n`.
 const FIRST_PORT: u16 = 7461;
 /// The most interfaces, and the most peers, that an address may name.
 const MOST: usize = 64;
 
-/// Where nodes meet, and how.
+/// A parsed address: where nodes meet, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) domain: u8,
-    /// The interfaces of which peers are taken; all if there are none.
+    /// The interfaces over which peers are found and accepted; all if the list is empty.
     pub(super) interfaces: Vec<Interface>,
-    /// Peers to call whatever DNS-SD says, as `HOST:PORT`.
+    /// Peers to call even if DNS-SD does not name them, as `HOST:PORT`.
     pub(super) peers: Vec<String>,
     /// Whether DNS-SD is used.
     pub(super) is_multicast: bool,
-    /// Where to listen. `None`: at [`Address::usual_port`] if it is free, else the system chooses.
+    /// The port to listen at. `None`: [`Address::usual_port`] if it is free, else the system
+    /// chooses.
     pub(super) port: Option<u16>,
 }
 
@@ -32,7 +33,7 @@ pub(super) enum Interface {
 }
 
 impl Interface {
-    /// An interface by its address or its name.
+    /// Returns an interface by its address or its name.
     pub(super) fn of(text: &str) -> Interface {
         text.parse().map_or_else(|_| Interface::Name(text.into()), Interface::Address)
     }
@@ -69,13 +70,13 @@ impl Address {
         Ok(())
     }
 
-    /// The port of the first node of the domain on a machine.
+    /// Returns the port of the first node of the domain on a machine.
     pub(super) fn usual_port(&self) -> u16 {
         FIRST_PORT + u16::from(self.domain)
     }
 }
 
-/// `HOST[:PORT]` with its port.
+/// Returns `HOST[:PORT]` with its port, or with the usual port if it has none.
 fn peer(text: &str, usual: u16) -> Result<String, String> {
     let (host, port) = match text.rsplit_once(':') {
         // The colon may be one of an IPv6 address in brackets.

@@ -1,5 +1,5 @@
-//! Tells other nodes of this one and finds them, by DNS-SD over multicast DNS. The library
-//! `mdns-sd` speaks the protocol; this file keeps what it holds within bounds.
+//! Advertises this node and finds others, by DNS-SD over multicast DNS. The library `mdns-sd`
+//! speaks the protocol; this module bounds what the library holds.
 
 use std::{
     io,
@@ -22,28 +22,28 @@ use super::{
 };
 use crate::engine::{Event, stream::Peer};
 
-/// Records and timers that the library may hold. Beyond that somebody floods the network, and it
-/// starts anew. 1024 nodes need about a quarter.
+/// The most records and timers that the library may hold. If it holds more, somebody floods the
+/// network, and the finder restarts it. 1024 nodes need about a quarter.
 const MOST_RECORDS: i64 = 1 << 16;
-/// Time between two looks at how many there are.
+/// Time between two checks of how many records the library holds.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pause after DNS-SD could not be started.
 const AFTER_ERROR: Duration = Duration::from_secs(5);
-/// Seconds between two looks at the interfaces of the machine.
+/// Seconds between two checks of the machine's interfaces by the library.
 const INTERFACES_S: u32 = 2;
-/// Time in which a node that did not answer a call may still show up.
+/// How long a node that did not answer a call may take to answer by DNS-SD.
 const VERIFY: Duration = Duration::from_secs(3);
-/// How long closing waits until others have been told.
+/// How long closing waits for the goodbye to be sent.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// Takes events. It does not block.
+/// Reports events. It does not block.
 pub(super) type Tell = Box<dyn Fn(Event) + Send + Sync>;
 
-/// What this node says of itself.
+/// What this node advertises.
 pub(super) struct Own {
     /// The instance name.
     pub(super) name: String,
-    /// The host name of its addresses.
+    /// The host name of the node's addresses.
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) record: Record,
@@ -66,15 +66,16 @@ struct State {
     is_closed: bool,
     own: Option<Own>,
     daemon: Option<ServiceDaemon>,
-    /// How often the library had to start anew.
+    /// How often the library was restarted because of a flood.
     floods: u64,
-    /// The last error that was told.
+    /// The last error that was reported.
     told: String,
     goodbye: Option<Receiver<UnregisterStatus>>,
 }
 
 impl Finder {
-    /// A finder that finds nobody until [`Finder::start`]. Keeps at most `most` nodes.
+    /// Creates a finder, which finds no nodes before [`Finder::start`]. It keeps at most `most`
+    /// nodes.
     pub(super) fn new(endpoint: &str, selection: Selection, most: usize, tell: Tell) -> Finder {
         let state = State {
             table: Table::new(most),
@@ -90,7 +91,7 @@ impl Finder {
         Finder { endpoint: endpoint.into(), selection, tell, state, changed, thread }
     }
 
-    /// Starts to look for others, and tells them of this node if `own` has what to say.
+    /// Starts to look for other nodes, and to advertise this node as `own`, if that is given.
     pub(super) fn start(self: &Arc<Self>, own: Option<Own>) -> io::Result<()> {
         self.lock().own = own;
         let finder = self.clone();
@@ -99,7 +100,7 @@ impl Finder {
         Ok(())
     }
 
-    /// The nodes of a domain.
+    /// Returns the nodes of a domain.
     pub(super) fn peers(&self, domain: u8) -> Vec<Peer> {
         self.lock().table.peers(domain)
     }
@@ -108,23 +109,23 @@ impl Finder {
         self.lock().table.get(name).cloned()
     }
 
-    /// All nodes, by instance name.
+    /// Returns all nodes, by instance name.
     pub(super) fn all(&self) -> Vec<(String, Known)> {
         self.lock().table.all().map(|(name, known)| (name.clone(), known.clone())).collect()
     }
 
-    /// Notes whether a node has answered. One that did not is asked by DNS-SD whether it is still
-    /// there, and forgotten if nothing comes.
+    /// Notes whether a node has answered a call. If it has not, the library asks by DNS-SD whether
+    /// the node is still there, and reports it as removed if no answer arrives.
     pub(super) fn called(&self, name: &str, answered: bool) {
         let mut state = self.lock();
         let was_alive = state.table.called(name, answered);
         if let Some(daemon) = state.daemon.as_ref().filter(|_| was_alive && !answered) {
-            // If its queue is full, the record expires by its time to live.
+            // If the library's queue is full, the record expires by its time to live.
             let _ = daemon.verify(format!("{name}.{SERVICE}"), VERIFY);
         }
     }
 
-    /// Waits until the peers may have changed, [`Finder::wake`], or `timeout`.
+    /// Waits until the peers may have changed, [`Finder::wake`] is called, or `timeout` has passed.
     pub(super) fn wait(&self, timeout: Duration) {
         let mut state = self.lock();
         self.changed.wait_while_for(&mut state, |state| !state.is_changed, timeout);
@@ -136,7 +137,7 @@ impl Finder {
         self.changed.notify_all();
     }
 
-    /// Begins to tell others that this node leaves. Does not block.
+    /// Starts to send the goodbye of this node. Does not block.
     pub(super) fn say_goodbye(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -146,7 +147,7 @@ impl Finder {
         self.changed.notify_all();
     }
 
-    /// Tells others that this node leaves, and ends.
+    /// Sends the goodbye of this node, and ends the finder's thread.
     pub(super) fn close(&self) {
         if !self.lock().is_closed {
             self.say_goodbye();
@@ -155,7 +156,7 @@ impl Finder {
             let mut state = self.lock();
             (state.goodbye.take(), state.daemon.take())
         };
-        // Whatever comes of it: peers that hear nothing notice that the link has ended.
+        // The result does not matter: peers that miss the goodbye notice that the link has ended.
         let _ = goodbye.map(|done| done.recv_timeout(GOODBYE));
         end(daemon);
         let thread = self.thread.lock().take();
@@ -182,7 +183,7 @@ impl Finder {
         }
     }
 
-    /// Follows what the library finds, until it has to start anew or the port closes.
+    /// Handles what the library finds, until it has to be restarted or the port closes.
     fn look(&self) -> mdns_sd::Result<()> {
         let daemon = ServiceDaemon::new()?;
         daemon.set_ip_check_interval(INTERFACES_S)?;
@@ -214,7 +215,7 @@ impl Finder {
         Ok(())
     }
 
-    /// Tells others of this node. False if the port has closed meanwhile.
+    /// Advertises this node. Returns false if the port has closed meanwhile.
     fn enter(&self, daemon: &ServiceDaemon) -> mdns_sd::Result<bool> {
         let mut state = self.lock();
         if state.is_closed {
@@ -248,7 +249,7 @@ impl Finder {
         }
     }
 
-    /// Tells that the library starts anew, unless the port has closed.
+    /// Reports that the library is restarted, unless the port has closed.
     fn tell_flood(&self, why: &str) {
         let mut state = self.lock();
         if !state.is_closed {
@@ -293,7 +294,7 @@ impl Own {
         let pairs = self.record.pairs();
         let service = ServiceInfo::new(SERVICE, &self.name, &self.host, (), self.port, &pairs[..])?;
         let mut service = service.enable_addr_auto();
-        // Its names have the node's id, so nobody else has them. Asking first would take 0.75 s.
+        // The names contain the node's id, so no other node has them. Probing would take 0.75 s.
         service.set_requires_probe(false);
         if let Some(kinds) = selection.kinds() {
             service.set_interfaces(kinds);
@@ -302,13 +303,13 @@ impl Own {
     }
 }
 
-/// Ends the library's thread and waits for that.
+/// Ends the library's thread and waits for its end.
 fn end(daemon: Option<ServiceDaemon>) {
     let ended = daemon.and_then(|daemon| daemon.shutdown().ok());
     let _ = ended.map(|ended| ended.recv_timeout(GOODBYE));
 }
 
-/// Whether the library holds more records than it should.
+/// Returns whether the library holds more records than it should.
 fn is_flooded(daemon: &ServiceDaemon) -> bool {
     let counts = daemon.get_metrics().ok().and_then(|counts| counts.recv_timeout(LOOK).ok()).unwrap_or_default();
     let is_held = |name: &str| name.starts_with("cached-") || name == "timer";
@@ -320,8 +321,8 @@ fn instance_of(full: &str) -> &str {
     full.strip_suffix(SERVICE).and_then(|name| name.strip_suffix('.')).unwrap_or(full)
 }
 
-/// The addresses of a service. Those of the loopback interface only if they came by it: the address
-/// is everybody's own.
+/// Returns the addresses of a service. Loopback addresses are included only if they arrived over
+/// the loopback interface, because every machine has them.
 fn addresses(service: &ResolvedService) -> Vec<SocketAddr> {
     let address = |scoped: &ScopedIp| match scoped {
         ScopedIp::V4(v4) => {

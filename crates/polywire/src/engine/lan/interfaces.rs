@@ -16,13 +16,14 @@ impl Selection {
         Selection(interfaces)
     }
 
-    /// Whether a connection to this address of the machine came by an interface that is selected.
+    /// Returns whether a connection to this address of the machine arrived over a selected
+    /// interface.
     pub(super) fn takes(&self, local: IpAddr) -> bool {
         let is_here = |found: system::Interface| found.address == Some(local) && self.selects(&found);
         self.0.is_empty() || system::interfaces().any(is_here)
     }
 
-    /// Whether another machine can reach an interface that is selected.
+    /// Returns whether another machine can reach an interface that is selected.
     pub(super) fn is_exposed(&self) -> bool {
         let is_inside = |interface: &Interface| match interface {
             Interface::Address(ip) => ip.to_canonical().is_loopback(),
@@ -31,7 +32,7 @@ impl Selection {
         self.0.is_empty() || !self.0.iter().all(is_inside)
     }
 
-    /// What DNS-SD is to use; `None` for all interfaces.
+    /// Returns the interfaces that DNS-SD is to use; `None` for all.
     pub(super) fn kinds(&self) -> Option<Vec<IfKind>> {
         let kind = |interface: &Interface| match interface {
             Interface::Address(ip) => IfKind::Addr(*ip),
@@ -40,7 +41,7 @@ impl Selection {
         (!self.0.is_empty()).then(|| self.0.iter().map(kind).collect())
     }
 
-    /// Fails if an interface that is named is not there.
+    /// Fails if a named interface does not exist.
     pub(super) fn check(&self) -> Result<(), String> {
         let is_there = |interface: &&Interface| system::interfaces().any(|found| is(&found, interface));
         match self.0.iter().find(|interface| !is_there(interface)) {
@@ -55,7 +56,7 @@ impl Selection {
     }
 }
 
-/// Whether a record came by an interface that reaches nobody but this machine.
+/// Returns whether a record arrived only over interfaces that reach nobody but this machine.
 pub(super) fn came_from_here(seen: &[InterfaceId]) -> bool {
     !seen.is_empty() && seen.iter().all(|interface| is_loopback(&interface.name))
 }

@@ -1,4 +1,4 @@
-//! This node at its port of the engine: it listens, and calls those that DNS-SD or the address
+//! This node at its port of the engine: it listens, and calls the nodes that DNS-SD or the address
 //! names.
 
 use std::{
@@ -29,7 +29,7 @@ use crate::{
     system,
 };
 
-/// A node of the engine. It is both the place where nodes meet and the listener there.
+/// This node at the engine. It is both the rendezvous of the mesh and the listener.
 pub(super) struct Member {
     endpoint: String,
     address: Address,
@@ -69,7 +69,8 @@ impl Member {
         })
     }
 
-    /// Listens at the port that the address names, else at the usual one or any.
+    /// Listens at the port that the address names. Without one, listens at the usual port, or at
+    /// any port if that fails.
     fn bind(&self) -> io::Result<Listening> {
         let ports = match self.address.port {
             Some(port) => vec![port],
@@ -112,7 +113,8 @@ impl Member {
         called
     }
 
-    /// Calls a peer that the address names. Unlike one that has just left, it is missed.
+    /// Calls a peer that the address names. If the peer is not there, that is reported, unlike the
+    /// absence of a node that DNS-SD names.
     fn call_named(&self, place: &str) -> io::Result<Connection> {
         let found = tcp::FAMILY.resolve(place, self.options.connect_timeout)?;
         let found: Vec<SocketAddr> = found.iter().filter_map(SockAddr::as_socket).collect();
@@ -122,7 +124,7 @@ impl Member {
         })
     }
 
-    /// Whether there is any use in calling a node; else why not.
+    /// Fails with the reason if a link to the node is impossible.
     fn fits(&self, known: &Known) -> io::Result<()> {
         let Record { frames, is_tls, software, .. } = &known.record;
         let reason = match (is_tls, self.fleet.is_some()) {
@@ -141,7 +143,8 @@ impl Member {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
     }
 
-    /// Connects to the first of these addresses that answers, within the time of an attempt.
+    /// Connects to the first of these addresses that answers, within `connect_timeout` for all of
+    /// them.
     fn call(&self, addresses: &[SocketAddr]) -> io::Result<Connection> {
         let each = self.options.connect_timeout / addresses.len().max(1) as u32;
         let options = EngineOptions { connect_timeout: each, ..self.options.clone() };
@@ -163,7 +166,8 @@ impl Member {
         }
     }
 
-    /// A caller, unless it came by an interface that is not selected.
+    /// Makes a connection of an accepted socket. Returns `None` if it arrived over an interface
+    /// that is not selected.
     fn accepted(&self, socket: Socket, from: &SockAddr) -> io::Result<Option<Connection>> {
         let local = socket.local_addr()?.as_socket().map(|local| local.ip().to_canonical());
         if !local.is_some_and(|local| self.selection.takes(local)) {
@@ -189,7 +193,7 @@ impl Rendezvous for Arc<Member> {
     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
         let bound = self.bind()?;
         let own = self.own(bound.port);
-        // Called once.
+        // Cannot fail: `listen` is called once.
         let _ = self.listening.set(bound);
         if self.address.is_multicast {
             self.finder.start(Some(own))?;
@@ -220,7 +224,8 @@ impl Rendezvous for Arc<Member> {
 }
 
 impl Listener for Member {
-    /// The endpoint that was opened. If others have to name the node, with its port.
+    /// Returns the endpoint that was opened. Without multicast, it has the port, because other
+    /// nodes have to name this node.
     fn endpoint(&self) -> String {
         match self.listening.get() {
             Some(listening) if !self.address.is_multicast => with_port(&self.endpoint, listening.port),
@@ -256,7 +261,7 @@ impl Drop for Member {
     }
 }
 
-/// An endpoint with options, and with this port as the last of them.
+/// Returns the endpoint with its options, of which `port` is the last one.
 fn with_port(endpoint: &str, port: u16) -> String {
     let (place, settings) = endpoint.split_once('?').unwrap_or((endpoint, ""));
     let others = settings.split(',').filter(|setting| !setting.is_empty() && !setting.starts_with("port="));
@@ -264,7 +269,7 @@ fn with_port(endpoint: &str, port: u16) -> String {
     format!("{place}?{}", settings.join(","))
 }
 
-/// The name of this machine, without its domain.
+/// Returns the name of this machine, without its domain.
 fn machine() -> String {
     let name = system::host();
     name.split('.').next().filter(|name| !name.is_empty()).unwrap_or("host").to_owned()

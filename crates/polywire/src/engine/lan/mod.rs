@@ -1,19 +1,20 @@
 //! Nodes on one network, which find each other without an address: `lan`.
 //!
-//! Each node listens at a TCP port, says so by DNS-SD (service `_polywire._tcp`), and has one link
-//! to every other node of its domain, as over [`local`](super::local). With an identity
+//! Each node listens at a TCP port, advertises it by DNS-SD (service `_polywire._tcp`), and has one
+//! link to every other node of its domain, as over [`local`](super::local). With an identity
 //! ([`EngineOptions::identity`](super::EngineOptions::identity), or by the environment), all links
-//! are within TLS 1.3, and both sides prove who they are. `spec/lan.md` defines what nodes say of
-//! themselves.
+//! are within TLS 1.3, and both sides prove who they are. `spec/lan.md` defines what nodes
+//! advertise.
 //!
-//! `address` reads addresses, `record` what nodes say of themselves, `table` holds what was found,
-//! `finder` speaks DNS-SD, `interfaces` knows those of the machine, and `member` listens and calls.
+//! `address` reads addresses, `record` writes and reads what nodes advertise, `table` holds the
+//! nodes found, `finder` speaks DNS-SD, `interfaces` selects interfaces of the machine, and
+//! `member` listens and calls.
 //!
 //! ```
 //! use polywire::{engine::{lan::Lan, Engine}, Node};
 //! assert_eq!((Lan.name(), Lan.properties().reliable), ("lan", true));
 //!
-//! // Where multicast is off, nodes are named. Here two of one machine.
+//! // Without multicast, an address names its peers. Here both nodes are on one machine.
 //! let (first, second) = (Node::new(), Node::new());
 //! let endpoint = first.open("lan/0?multicast=off,interface=127.0.0.1,port=0")?;
 //! let port = endpoint.rsplit_once('=').unwrap().1;
@@ -76,7 +77,7 @@ impl Engine for Lan {
             None => (address, String::new()),
         };
         let given = if number.is_empty() { domain::default() } else { number.into() };
-        // A wrong one stays as it is, for the error of `open`.
+        // A malformed domain stays as it is, so that `open` reports it.
         let domain = domain::parse(&given).map_or(given, |domain| domain.to_string());
         format!("{domain}{options}")
     }
@@ -98,13 +99,14 @@ impl Engine for Lan {
     }
 }
 
-/// What a node says of itself by DNS-SD. Anybody on the network can claim anything.
+/// What a node advertises by DNS-SD. It is not authenticated: any host on the network can advertise
+/// anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Advertised {
     /// The instance name: machine, TCP port and id of the node.
     pub name: String,
-    /// How the node introduces itself to peers.
+    /// The hello that the node sends to peers.
     pub hello: Hello,
     /// Its domain.
     pub domain: u8,
@@ -112,13 +114,13 @@ pub struct Advertised {
     pub is_tls: bool,
     /// Its version of Polywire.
     pub version: String,
-    /// Where it listens, the address first that is most likely to work.
+    /// The addresses at which the node listens, first the one that is most likely to work.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Looks for `time` which nodes of any domain DNS-SD names, at most 1024. `interfaces` are names or
-/// addresses of interfaces; all if there are none. Calls nobody, and tells nobody of this process.
-/// Blocks for `time`.
+/// Looks for nodes of any domain by DNS-SD, and returns at most 1024. `interfaces` are names or
+/// addresses of interfaces; an empty slice stands for all. Calls no node, and does not advertise
+/// this process. Blocks for `time`.
 ///
 /// ```
 /// use polywire::engine::lan::{self, Advertised};
@@ -144,10 +146,10 @@ pub fn browse(interfaces: &[&str], time: Duration) -> io::Result<Vec<Advertised>
 }
 
 impl Advertised {
-    /// What a node says of itself, as a browser of DNS-SD other than [`browse`] has found it.
-    /// `name` is the instance name, and `value` has the values of the TXT record by their keys.
-    /// Keeps at most 8 of the addresses. Fails with a reason if the record is malformed, or no
-    /// address is one at which a node could be called.
+    /// Reads what a node advertises, as another browser of DNS-SD than [`browse`] has found it.
+    /// `name` is the instance name, and `value` returns the values of the TXT record by their keys.
+    /// Keeps at most 8 of the addresses. Fails with a reason if the record is malformed, or if a
+    /// node could be called at none of the addresses.
     ///
     /// ```
     /// use polywire::engine::lan::Advertised;

@@ -1,5 +1,5 @@
-//! What a node says of itself in DNS-SD: its instance name and the pairs of its TXT record.
-//! `spec/lan.md` defines both. Texts in, texts out: nothing here knows a socket.
+//! What a node advertises in DNS-SD: its instance name and the pairs of its TXT record.
+//! `spec/lan.md` defines both. This module only converts text, and uses no socket.
 
 use polywire_core::{
     envelope::Id128,
@@ -11,14 +11,14 @@ use crate::engine::domain;
 /// The service type of nodes.
 pub(super) const SERVICE: &str = "_polywire._tcp.local.";
 
-/// Version of the pairs themselves.
+/// Version of the format of the pairs.
 const TXT_VERSION: &str = "1";
-/// Bytes of a label of DNS.
+/// The most bytes of a label of DNS.
 const LABEL: usize = 63;
-/// A longer version of the software is cut, so that it cannot fill a screen.
+/// The most characters of a software version. A longer one is cut, so that it cannot fill a screen.
 const SOFTWARE: usize = 32;
 
-/// What a TXT record says.
+/// The content of a TXT record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) hello: Hello,
@@ -26,7 +26,7 @@ pub(super) struct Record {
     /// Version of the frames that the node speaks.
     pub(super) frames: u8,
     pub(super) is_tls: bool,
-    /// Version of the software, for people.
+    /// Version of the software, for display.
     pub(super) software: String,
 }
 
@@ -35,7 +35,7 @@ impl Record {
         Record { hello, domain, frames: VERSION, is_tls, software: env!("CARGO_PKG_VERSION").into() }
     }
 
-    /// The pairs of the TXT record.
+    /// Returns the pairs of the TXT record.
     pub(super) fn pairs(&self) -> [(&'static str, String); 7] {
         [
             ("txtvers", TXT_VERSION.into()),
@@ -48,7 +48,7 @@ impl Record {
         ]
     }
 
-    /// Reads the pairs, which `value` has by their keys. Ignores keys that it does not know.
+    /// Reads the pairs, of which `value` returns the value for a key. Ignores unknown keys.
     pub(super) fn read<'a>(value: impl Fn(&str) -> Option<&'a [u8]>) -> Result<Record, String> {
         let text = |key: &str| {
             let bytes = value(key).ok_or_else(|| format!("its TXT record has no '{key}'"))?;
@@ -79,14 +79,14 @@ fn decimal(text: &str) -> Option<u8> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A number of at most so many hexadecimal digits, and no other character.
+/// Parses a number of at most `most` hexadecimal digits, and no other character.
 fn hexadecimal(text: &str, most: usize) -> Option<u128> {
     let is_fine = text.len() <= most && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     u128::from_str_radix(text, 16).ok().filter(|_| is_fine)
 }
 
-/// The instance name `HOST:PORT NODE`, in one label: unique, because the node's id is, and because
-/// a node has one port of the engine at a TCP port.
+/// Returns the instance name `HOST:PORT NODE`, in one label. It is unique, because the node's id
+/// is, and because a node has one port of the engine at a TCP port.
 pub(super) fn instance(machine: &str, port: u16, node: Id128) -> String {
     let rest = format!(":{port} {node}");
     let room = LABEL - rest.len();
@@ -95,8 +95,8 @@ pub(super) fn instance(machine: &str, port: u16, node: Id128) -> String {
     format!("{}{rest}", machine.get(..cut.unwrap_or(0)).unwrap_or_default())
 }
 
-/// The host name of a node's addresses. Not that of the machine: a daemon of the system may own
-/// that name, and nodes that use different interfaces have different addresses.
+/// Returns the host name of a node's addresses. It is not the machine's host name: a daemon of the
+/// system may own that one, and nodes that use different interfaces have different addresses.
 pub(super) fn host(port: u16, node: Id128) -> String {
     format!("{node}-{port}.local.")
 }

@@ -1,5 +1,5 @@
-//! The nodes that DNS-SD names: a table of bounded size, whatever the network says. It is told what
-//! is found and gives no orders.
+//! The nodes that DNS-SD names: a table of bounded size, whatever the network sends. It does no
+//! I/O.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
@@ -21,21 +21,21 @@ pub(super) struct Table {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) record: Record,
-    /// The best first.
+    /// The addresses, first the one that is most likely to work.
     pub(super) addresses: Vec<SocketAddr>,
-    /// It did not answer when it was called last.
+    /// The node did not answer the last call.
     is_dead: bool,
-    /// The order in which they came.
+    /// The position in the order in which the nodes were found.
     number: u64,
 }
 
 impl Table {
-    /// A table of at most `most` nodes.
+    /// Creates a table of at most `most` nodes.
     pub(super) fn new(most: usize) -> Table {
         Table { known: BTreeMap::new(), most, last: 0, ignored: 0 }
     }
 
-    /// Takes over what was found. Says why, if it is ignored.
+    /// Adds or updates a node that was found. Fails with the reason if the node is ignored.
     pub(super) fn found(&mut self, name: &str, record: Record, addresses: Vec<SocketAddr>) -> Result<(), String> {
         let addresses = best(addresses);
         if addresses.is_empty() {
@@ -54,7 +54,7 @@ impl Table {
         Ok(())
     }
 
-    /// Forgets a node, which has said goodbye or was not heard any more.
+    /// Forgets a node that has said goodbye, or is not heard any more.
     pub(super) fn gone(&mut self, name: &str) {
         self.known.remove(name);
     }
@@ -64,12 +64,13 @@ impl Table {
         self.known.clear();
     }
 
-    /// Notes whether a node has answered. Returns whether it did before, or was never called.
+    /// Notes whether a node has answered a call. Returns whether the node is known, and had
+    /// answered its last call or was never called.
     pub(super) fn called(&mut self, name: &str, answered: bool) -> bool {
         self.known.get_mut(name).is_some_and(|known| !std::mem::replace(&mut known.is_dead, !answered))
     }
 
-    /// Counts what is ignored. The count, if it is time to tell it.
+    /// Counts something ignored. Returns the count if it is to be reported: the 1st, 2nd, 4th, ...
     pub(super) fn ignore(&mut self) -> Option<u64> {
         self.ignored += 1;
         Some(self.ignored).filter(|total| total.is_power_of_two())
@@ -83,13 +84,14 @@ impl Table {
         self.known.iter()
     }
 
-    /// The nodes of a domain.
+    /// Returns the nodes of a domain.
     pub(super) fn peers(&self, domain: u8) -> Vec<Peer> {
         let there = self.known.iter().filter(|(_, known)| known.record.domain == domain);
         there.map(|(name, known)| Peer { address: name.clone(), hello: Some(known.record.hello) }).collect()
     }
 
-    /// The oldest node that does not answer makes room for a new one.
+    /// Makes room for a new node, by removing the oldest node that does not answer. Fails if the
+    /// table is full and all nodes answer.
     fn make_room(&mut self) -> Result<(), String> {
         if self.known.len() < self.most {
             return Ok(());
@@ -102,8 +104,8 @@ impl Table {
     }
 }
 
-/// Some of the addresses, those first that are most likely to work. IPv6 addresses of the link need
-/// a scope and come last.
+/// Returns some of the addresses, first those that are most likely to work. Link-local IPv6
+/// addresses need a scope and are last.
 fn best(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let is_host = |address: &SocketAddr| {
         let is_broadcast = matches!(address, SocketAddr::V4(v4) if v4.ip().is_broadcast());
@@ -142,7 +144,7 @@ mod tests {
         let peers = table.peers(0);
         assert_eq!(peers, [Peer { address: "a".into(), hello: Some(record(1, 0).hello) }]);
         assert_eq!(table.all().count(), 2);
-        // It has restarted.
+        // The node has restarted.
         table.found("a", Record { domain: 3, ..record(1, 0) }, at("10.0.0.1:2")).expect("taken");
         assert!(table.peers(0).is_empty() && table.peers(3).len() == 2);
         table.gone("a");
@@ -165,7 +167,7 @@ mod tests {
         table.found("4", record(4, 0), at("10.0.0.1:1")).expect("taken");
         let names: Vec<&str> = table.all().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["1", "3", "4"]);
-        // What is known may change, however full it is.
+        // A known node may change, even if the table is full.
         table.found("1", record(1, 0), at("10.0.0.9:1")).expect("taken");
         assert_eq!(table.get("1").expect("known").addresses, at("10.0.0.9:1"));
     }

@@ -1,4 +1,4 @@
-//! The folder of a domain: where it is, and that nobody else can write to it.
+//! The folder of a domain: where it is, and the check that no other user can write to it.
 
 use std::{
     fmt, fs, io,
@@ -39,8 +39,8 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// The folder, or the one of this name in it. Makes it if it is not there. Fails if it is not
-    /// safe to use.
+    /// Returns the folder, or the folder `below` in it. Makes it if it is missing. Fails if it is
+    /// not safe to use.
     pub(in crate::engine) fn folder(&self, below: Option<&str>) -> io::Result<PathBuf> {
         let folder = match self {
             Place::Folder(path) => own(path.clone()),
@@ -50,8 +50,8 @@ impl Place {
     }
 }
 
-/// Makes a folder for this user alone, unless it is there. Fails if it belongs to somebody else, or
-/// if others can use it: they could take a node's place.
+/// Makes a folder for this user alone, unless it exists. Fails if it belongs to another user, or if
+/// other users can use it: they could take a node's place.
 fn own(path: PathBuf) -> io::Result<PathBuf> {
     match system::make_private_folder(&path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(about(&path, &error)),
@@ -71,7 +71,7 @@ fn own(path: PathBuf) -> io::Result<PathBuf> {
     system::who_can_use(&found).map_or(Ok(path.clone()), refused)
 }
 
-/// An error with the path that it is about.
+/// Adds to an error the path that it is about.
 pub(super) fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
@@ -123,7 +123,7 @@ mod tests {
         fs::write(&file, "").expect("a file");
         assert!(refused(&file).contains("it is a file"));
         assert!(refused(&path.join("missing/below")).contains("missing/below: "));
-        // Somebody else's, whoever runs the test.
+        // A folder of another user, whichever user runs the test.
         if geteuid().as_raw() != 0 {
             assert!(refused(Path::new("/")).contains("belongs to the user 0"));
         } else if let Ok(()) = std::os::unix::fs::chown(&file, Some(1), None) {

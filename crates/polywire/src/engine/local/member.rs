@@ -2,8 +2,8 @@
 //! which it keeps locked as long as it lives.
 //!
 //! The lock, and nothing else, says whether a node lives: the system releases it however a process
-//! ends. Whoever finds a socket at which nobody listens tries its lock, and removes both files if
-//! it gets it.
+//! ends. A node that finds a socket at which nobody listens tries to take its lock. If it gets the
+//! lock, it removes both files.
 
 use std::{
     ffi::OsStr,
@@ -36,7 +36,7 @@ use crate::{
 
 /// The permissions of a node's socket.
 const PRIVATE: u32 = 0o600;
-/// Longer than sweeping the files of one node takes.
+/// How long a node waits for a lock: longer than sweeping the files of one node takes.
 const SWEEPING: Duration = Duration::from_secs(5);
 
 /// This node in the folder of a domain.
@@ -97,8 +97,8 @@ impl Member {
         &self.watch
     }
 
-    /// Makes the node's files and listens, unless that is so. Makes the folder again if somebody
-    /// has removed it. Returns the folder.
+    /// Makes the node's files and listens, unless it does so already. Makes the folder again if
+    /// somebody has removed it. Returns the folder.
     pub(super) fn appear(&self) -> io::Result<PathBuf> {
         let mut present = self.lock();
         if let Some(files) = &present.files
@@ -118,7 +118,7 @@ impl Member {
         Ok(folder)
     }
 
-    /// The nodes of the folder.
+    /// Returns the other nodes of the folder.
     pub(super) fn peers(&self) -> io::Result<Vec<Peer>> {
         let folder = self.appear()?;
         let entries = fs::read_dir(&folder).map_err(|error| about(&folder, &error))?;
@@ -154,11 +154,12 @@ impl Member {
         self.place.folder(self.medium.below)
     }
 
-    /// A blocking stream to another node.
+    /// Makes the socket to another node blocking, and wraps it in a connection. `otherwise` returns
+    /// the address to display if the peer's process is unknown.
     fn connection(&self, socket: Socket, otherwise: impl FnOnce() -> String) -> io::Result<Connection> {
         socket.set_nonblocking(false)?;
         let peer = system::peer_of(&socket);
-        // For people. A process of another container has no number here.
+        // For display. A process of another container has no number here.
         let process = peer.as_ref().and_then(|peer| peer.process);
         let address = process.map_or_else(otherwise, |process| format!("process {process}"));
         let principal = Principal::of_user(peer);
@@ -240,7 +241,7 @@ impl Files {
         self.folder.join(format!("{}.{ending}", self.name))
     }
 
-    /// Whether nobody has removed or replaced them.
+    /// Returns whether nobody has removed or replaced the files.
     fn are_there(&self) -> bool {
         let is = |path: PathBuf, id| path.symlink_metadata().is_ok_and(|found| system::file_id(&found) == id);
         is(self.path("sock"), self.bound) && self.has_lock()
@@ -253,7 +254,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // Without the lock, the files are those of another process by now.
+        // Without the lock, the files belong to another process by now.
         if self.has_lock() {
             remove(&self.path("sock"));
             remove(&self.path("lock"));
@@ -261,21 +262,21 @@ impl Drop for Files {
     }
 }
 
-/// `NODE-INCARNATION`, in hexadecimal.
+/// Returns `NODE-INCARNATION`, in hexadecimal.
 pub(in crate::engine) fn name_of(hello: &Hello) -> String {
     format!("{}-{:x}", hello.node, hello.incarnation)
 }
 
-/// The node that a name is of.
+/// Returns the node that a name stands for. `None` if it is not the name of a node.
 pub(in crate::engine) fn hello_of(name: &str) -> Option<Hello> {
     let (node, incarnation) = name.split_once('-')?;
     let node = Id128(u128::from_str_radix(node, 16).ok()?.to_be_bytes());
     let hello = Hello { node, incarnation: u64::from_str_radix(incarnation, 16).ok()? };
-    // Numbers can be written in several ways, and this is one.
+    // The same numbers can be written in several ways, but only one of them is a name.
     (name_of(&hello) == name).then_some(hello)
 }
 
-/// The address of a socket, whose path the system limits.
+/// Returns the address of a socket, whose path the system limits.
 fn address_of(path: &Path) -> io::Result<SockAddr> {
     SockAddr::unix(path).map_err(|_| {
         let reason = format!(
@@ -288,8 +289,8 @@ fn address_of(path: &Path) -> io::Result<SockAddr> {
     })
 }
 
-/// Makes a file and locks it. Others may be sweeping it meanwhile, so it may have to be made again.
-/// Fails if somebody keeps it locked.
+/// Makes a file and locks it. Makes it again if another node has swept it meanwhile. Fails if
+/// somebody keeps it locked.
 pub(in crate::engine) fn lock_anew(path: &Path) -> io::Result<File> {
     let until = Instant::now() + SWEEPING;
     loop {
@@ -305,7 +306,8 @@ pub(in crate::engine) fn lock_anew(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The lock of a node, if it is dead. `None` if it lives, or somebody else is sweeping.
+/// Takes the lock of a node, if the node is dead. Returns `None` if it lives, or if another process
+/// has the lock to sweep.
 pub(in crate::engine) fn lock_of_dead(path: &Path) -> Option<File> {
     let lock = system::open_private(path).ok()?;
     (lock.try_lock().is_ok() && is_same(&lock, path)).then_some(lock)
@@ -315,12 +317,12 @@ pub(in crate::engine) fn lock_of_dead(path: &Path) -> Option<File> {
 fn sweep(folder: &Path, name: &str) {
     let path = |ending: &str| folder.join(format!("{name}.{ending}"));
     let Some(_lock) = lock_of_dead(&path("lock")) else { return };
-    // The lock last: until then nobody can take the name.
+    // The lock is removed last: until then, no node can take the name.
     ["sock", "new", "lock"].iter().for_each(|ending| remove(&path(ending)));
 }
 
-/// Removes what nodes have left that died before they listened. Those that listened are swept by
-/// whoever calls them.
+/// Removes the files of nodes that died before they listened. The files of nodes that listened are
+/// swept by the nodes that call them.
 fn sweep_unfinished(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let names: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -332,14 +334,14 @@ fn sweep_unfinished(folder: &Path) {
     }
 }
 
-/// Whether the path still leads to this file.
+/// Returns whether the path still leads to the open file.
 fn is_same(file: &File, path: &Path) -> bool {
     let found = (file.metadata(), path.symlink_metadata());
     matches!(found, (Ok(file), Ok(path)) if system::file_id(&file) == system::file_id(&path))
 }
 
 fn remove(path: &Path) {
-    // It may be gone already.
+    // The file may be gone already.
     let _ = fs::remove_file(path);
 }
 
@@ -411,7 +413,7 @@ mod tests {
     fn the_files_of_a_dead_node_are_swept_and_those_of_a_living_one_never() {
         let folder = temporary("sweep");
         let (a, b) = (member(&folder, 1).expect("a"), member(&folder, 2).expect("b"));
-        // What a killed node leaves: both files, and nobody has the lock.
+        // What a killed node leaves: both files, and a lock that nobody holds.
         let dead = name_of(&hello(3));
         let left = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
         left.bind(&address_of(&folder.join(format!("{dead}.sock"))).expect("short")).expect("bound");
@@ -425,7 +427,7 @@ mod tests {
         b.socket().expect("it listens").shutdown(Shutdown::Both).expect("shut");
         assert!(a.connect(&name_of(&hello(2))).is_err());
         assert_eq!(a.peers().expect("peers").len(), 1);
-        // One that died before it listened, and something that is no node's.
+        // The lock of a node that died before it listened, and a file of no node.
         fs::write(folder.join("x.lock"), "").expect("written");
         fs::write(folder.join("notes"), "").expect("written");
         let c = member(&folder, 4).expect("c");
@@ -470,7 +472,7 @@ mod tests {
         assert_eq!(b.peers().expect("peers").len(), 1);
         assert_eq!(a.peers().expect("peers").len(), 1);
         a.connect(&name_of(&hello(2))).expect("it listens again");
-        // Its lock alone is missing.
+        // Only the lock file of `b` is missing.
         fs::remove_file(folder.join(format!("{}.lock", name_of(&hello(2))))).expect("removed");
         b.peers().expect("peers");
         a.connect(&name_of(&hello(2))).expect("it listens again");

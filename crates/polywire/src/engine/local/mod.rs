@@ -2,9 +2,9 @@
 //! endpoint.
 //!
 //! Each node has a socket in a folder that belongs to the user, and one link to every other node
-//! there. No node depends on another one: whichever ends, is killed or suspended, the others go on.
-//! `folder` says where the folder is and that it is safe, `member` has the node's files in it, and
-//! `watch` notices who comes.
+//! there. No node depends on another one: if one ends, is killed or suspended, the others continue.
+//! `folder` locates the folder and checks that it is safe, `member` manages the node's files in it,
+//! and `watch` notices changes in it.
 //!
 //! ```
 //! use polywire::{engine::{local::Domain, Engine}, Node};
@@ -18,7 +18,7 @@
 //! while here.links() == 0 || there.links() == 0 {
 //!     std::thread::sleep(std::time::Duration::from_millis(1));
 //! }
-//! // A domain is a number; without one, it is that of POLYWIRE_DOMAIN, or 0.
+//! // A domain is a number; the default is POLYWIRE_DOMAIN, or 0.
 //! let error = here.open("local/233").unwrap_err();
 //! assert!(error.to_string().contains("from 0 to 232"), "{error}");
 //! # (here.close(), there.close());
@@ -84,19 +84,20 @@ impl Engine for Domain {
     }
 }
 
-/// By what the nodes of a domain exchange bytes.
+/// How the nodes of a domain exchange bytes.
 pub(super) struct Medium {
     /// Name of the engine.
     pub(super) engine: &'static str,
-    /// A folder of its own in that of the domain.
+    /// Name of the engine's own folder within the domain's folder, if it has one.
     pub(super) below: Option<&'static str>,
     /// Type of the sockets at which the nodes listen.
     pub(super) socket: Type,
-    /// The stream over a connected, blocking socket to a node of this principal.
+    /// Makes the stream over a connected, blocking socket to a node of this principal.
     pub(super) stream: Box<dyn Fn(Socket, Principal) -> Arc<dyn ByteStream> + Send + Sync>,
 }
 
-/// The place that an address names. A wrong one stays as it is, for the error of `open`.
+/// Returns the place that an address names, in its usual form. A malformed address stays as it is,
+/// so that `open` reports it.
 pub(super) fn complete(address: &str) -> String {
     let given = match address {
         "" => domain::default(),
@@ -120,10 +121,10 @@ pub(super) fn meet(
     stream::open_mesh(Neighbours(Arc::new(member)), &local, sink)
 }
 
-/// The folder in which the nodes of an address meet: a domain, the absolute path of a folder, or
-/// nothing, which is the domain of `POLYWIRE_DOMAIN`, or 0. Makes the folder if it is missing.
-/// Fails if it cannot be used: other users could use it, it is somebody else's, or the address is
-/// wrong.
+/// Returns the folder in which the nodes of an address meet. The address is a domain, the absolute
+/// path of a folder, or empty, which is the domain of `POLYWIRE_DOMAIN`, or 0. Makes the folder if
+/// it is missing. Fails if the address is wrong, or if the folder belongs to another user or other
+/// users could use it.
 ///
 /// ```
 /// let folder = std::env::temp_dir().join(format!("polywire-doc-folder-{}", std::process::id()));

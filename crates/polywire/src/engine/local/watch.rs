@@ -1,4 +1,4 @@
-//! Waits until something changes in a folder: by inotify on Linux, by looking again elsewhere.
+//! Waits until something changes in a folder: by inotify on Linux, by polling elsewhere.
 
 use std::{io, path::Path, time::Duration};
 
@@ -9,12 +9,12 @@ use rustix::{
 
 use crate::system::Wake;
 
-/// Time between two looks where the system does not report changes.
+/// Time between two checks where the system does not report changes.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The folder's changes, and a way to end a wait.
 pub(super) struct Watch {
-    /// `None` where there is no such thing, or where the user has too many.
+    /// The inotify descriptor. `None` where the system has no inotify, or the user has too many.
     changes: Option<OwnedFd>,
     wake: Wake,
 }
@@ -24,10 +24,10 @@ impl Watch {
         Ok(Watch { changes: system::changes(), wake: Wake::new()? })
     }
 
-    /// Watches a folder. Call it again after the folder was made anew.
+    /// Watches a folder. Call this again whenever the folder was made again.
     pub(super) fn follow(&self, folder: &Path) {
         if let Some(changes) = &self.changes {
-            // If this fails, changes show when the mesh looks again by itself.
+            // If this fails, the mesh notices changes at its next periodic check.
             let _ = system::follow(changes, folder);
         }
     }
@@ -47,7 +47,7 @@ impl Watch {
         }
     }
 
-    /// Ends a running or else the next wait.
+    /// Ends a running wait, or the next one if none is running.
     pub(super) fn wake(&self) {
         self.wake.wake();
     }
@@ -118,7 +118,7 @@ mod tests {
         });
         ends_by("a socket goes", &|| fs::remove_file(&there).expect("removed"));
         ends_by("it is woken", &|| watch.wake());
-        // Also if that was before.
+        // Also if it was woken before it began.
         watch.wake();
         ends_by("it was woken", &|| {});
         fs::remove_dir(&folder).expect("removed");

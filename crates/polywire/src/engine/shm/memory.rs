@@ -1,9 +1,9 @@
 //! The shared memory of a node's links: services of iceoryx2, which two nodes open for each
 //! direction of their link.
 //!
-//! Publish-subscribe carries the bytes of one direction, in samples. A writer that has much to
-//! write takes memory for larger samples, which a second service carries, and gives it back later.
-//! A blackboard with one value tells the writer whether the reader sleeps.
+//! A publish-subscribe service carries the bytes of one direction, in samples. A writer that has
+//! much to write allocates memory for larger samples, which a second service carries, and releases
+//! this memory later. A blackboard with one value shows the writer whether the reader sleeps.
 
 use std::{
     fmt,
@@ -39,65 +39,68 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 use crate::engine::local;
 
-/// Bytes of frames in a sample.
+/// A received sample, which contains bytes of frames.
 type Bytes = Sample<Service, [u8], ()>;
 type Writer = Publisher<Service, [u8], ()>;
 type Reader = Subscriber<Service, [u8], ()>;
 type Loan = SampleMutUninit<Service, [MaybeUninit<u8>], ()>;
-/// Says whether the reader sleeps.
+/// The blackboard value that shows whether the reader sleeps.
 type Sleeps = EntryHandle<Service, u64, u64>;
 
-/// The samples of a service.
+/// The name of a service, and the number and size of its samples.
 #[derive(Clone, Copy)]
 struct Samples {
     /// The name of the service.
     name: &'static str,
-    /// How many there are. Together with `bytes`, what can be under way.
+    /// The number of samples. `count` samples of `bytes` bytes can be in flight.
     count: usize,
-    /// Bytes in a sample, at most.
+    /// The maximum number of bytes in a sample.
     bytes: usize,
 }
 
-/// Those that a direction has as long as it is there.
+/// The samples that each direction has during its whole lifetime.
 const SMALL: Samples = Samples { name: "link", count: 64, bytes: 4 << 10 };
-/// Those that it has while there is much to write.
+/// The additional samples of a direction while there is much to write.
 const LARGE: Samples = Samples { name: "large", count: 16, bytes: 256 << 10 };
-/// So many bytes to write at once are much. A large sample takes as long as two small ones, but its
-/// memory must be taken first.
+/// A write of at least this many bytes uses large samples. A large sample takes as long as two
+/// small ones, but its memory must be allocated first.
 const MUCH: usize = 32 << 10;
-/// How long large samples are kept after the last one. If the system does not have the memory for
-/// them, it is not asked again for as long.
+/// How long the memory of large samples is kept after their last use. If the system does not have
+/// the memory, the next attempt to allocate it follows after this time.
 const KEEP: Duration = Duration::from_secs(1);
-/// What must be left beside the memory that is taken, for what others take at the same time.
+/// Bytes that must stay free in addition to the allocated memory, because other processes allocate
+/// memory at the same time.
 const SPARE: u64 = 768 << 10;
-/// Where the system has shared memory.
+/// The folder of the system's shared memory.
 const MOUNT: &str = "/dev/shm";
-/// The folder with the memories, in that of the nodes' sockets.
+/// The folder with the files of all nodes' memories, inside the folder of the nodes' sockets.
 const FOLDER: &str = "memory";
-/// Bytes in the path of that folder, at most. iceoryx2 panics at files whose paths have more than
-/// 255: behind this one, they have the names of a node and of a link, and up to 146 bytes.
+/// The maximum number of bytes in the path of `FOLDER`. iceoryx2 panics if the path of a file has
+/// more than 255 bytes: this path is followed by the names of a node and of a link, and by up to
+/// 146 more bytes.
 const LONGEST_FOLDER: usize = 52;
-/// The ending of a node's lock.
+/// The file extension of a node's lock.
 const LOCK: &str = "lock";
-/// The key of the value that says whether the reader sleeps.
+/// The key of the value that shows whether the reader sleeps.
 const SLEEPS: u64 = 0;
-/// How often, and with which pause, a node looks for the files of a peer that has gone.
+/// How often, and with which pause, a node tries to remove the files of a peer whose process has
+/// ended.
 const LOOKS: usize = 20;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The shared memory of a port: the halves of its links that this node writes.
 pub(super) struct Memory {
-    /// Where the memories of all nodes are.
+    /// The folder with the memories of all nodes.
     folder: PathBuf,
     name: String,
-    /// Locked as long as this lives.
+    /// The node's lock, held until this value is dropped.
     _lock: File,
-    /// Links so far.
+    /// The number of links so far, which names the next one.
     links: AtomicU64,
 }
 
-/// One end of a link before the other end is there: the memory of the direction that it writes, and
-/// the value by which it will say that it sleeps.
+/// This end of a link before it is joined with the peer's end: the memory of the direction that
+/// this end writes, and the value that shows whether this end's reader sleeps.
 pub(super) struct Half {
     pub(super) name: String,
     small: Writer,
@@ -111,7 +114,8 @@ pub(super) struct Outlet {
     small: Writer,
     large: Large,
     sleeps: Sleeps,
-    /// The sleep from which the reader was woken last.
+    /// The value of `sleeps` at the last check, so that the writer wakes the reader once for each
+    /// sleep.
     woken: u64,
 }
 
@@ -120,7 +124,8 @@ struct Large {
     service: PortFactory<Service, [u8], ()>,
     place: Place,
     writer: Option<Writer>,
-    /// When the memory may be given back, or, if there is none, taken.
+    /// If there is memory, the time when it may be released; otherwise the time when it may be
+    /// allocated.
     until: Instant,
 }
 
@@ -129,21 +134,22 @@ pub(super) struct Inlet {
     small: Reader,
     large: Reader,
     sleeps: EntryHandleMut<Service, u64, u64>,
-    /// Odd while the reader sleeps.
+    /// The current value of `sleeps`. It is odd while the reader sleeps.
     sleep: u64,
-    /// A sample of which this many bytes have been read.
+    /// A sample that is partly read, its kind, and the number of bytes that have been read.
     begun: Option<(Bytes, Samples, usize)>,
     _place: Own,
 }
 
-/// Where iceoryx2 has the files of one half.
+/// The folder in which iceoryx2 keeps the files of one half.
 struct Place(PathBuf);
 
-/// A half's place that this node has made. Dropping it removes it; whoever uses it goes on.
+/// A place that this node has created. Dropping it removes the files. A peer that has opened them
+/// can still use them.
 struct Own(Place);
 
 impl Memory {
-    /// Opens the memory of a node, and removes what dead nodes have left.
+    /// Opens the memory of a node, and removes the files of nodes whose processes have ended.
     pub(super) fn open(folder: &Path, hello: &Hello) -> io::Result<Memory> {
         let folder = private_folder(folder)?;
         if folder.as_os_str().len() > LONGEST_FOLDER {
@@ -159,7 +165,7 @@ impl Memory {
         Ok(Memory { folder, name, _lock: lock, links: AtomicU64::new(0) })
     }
 
-    /// Makes this end's half of a link. Its memory is there afterwards.
+    /// Creates this end's half of a link, and reserves its memory.
     pub(super) fn half(&self) -> io::Result<Half> {
         has_room(free()?, SMALL)?;
         let name = format!("{}/{}", self.name, self.links.fetch_add(1, Ordering::Relaxed));
@@ -174,7 +180,7 @@ impl Memory {
         Ok(Half { name, small, large, sleeps, place })
     }
 
-    /// Joins this end's half with that of the peer, by its name.
+    /// Joins this end's half with the half of the peer that has this name.
     pub(super) fn join(&self, half: Half, peer: &str) -> io::Result<(Outlet, Inlet)> {
         let is_name = |(node, link): (&str, &str)| local::hello_of(node).is_some() && link.parse::<u64>().is_ok();
         let place = Place(self.folder.join(peer));
@@ -188,8 +194,8 @@ impl Memory {
         Ok((Outlet { small, large, sleeps: peer_sleeps, woken: 0 }, inlet))
     }
 
-    /// Removes what a peer has left whose process has ended. Its lock is held for some moments
-    /// longer than its connections last.
+    /// Removes the files of a peer whose process has ended. The peer's lock is released some
+    /// moments after its connections have ended.
     pub(super) fn sweep(&self, peer: &str) {
         let name = peer.split('/').next().unwrap_or_default();
         for _ in 0..LOOKS {
@@ -216,7 +222,8 @@ fn service(node: &Node<Service>, samples: Samples) -> io::Result<PortFactory<Ser
 }
 
 fn writer(service: &PortFactory<Service, [u8], ()>, samples: Samples) -> io::Result<Writer> {
-    // All samples at once, to see that none is under way; and no more than those.
+    // Permits loans of all samples at once, by which `Large::is_idle` checks that none is in use.
+    // Allocates no more than these.
     let writer = service.publisher_builder().initial_max_slice_len(samples.bytes);
     let writer = writer.max_loaned_samples(samples.count).override_sample_preallocation(move |_| samples.count);
     writer.backpressure_strategy(BackpressureStrategy::DiscardData).create().map_err(failed("create"))
@@ -235,7 +242,7 @@ fn reader(node: &Node<Service>, samples: Samples) -> io::Result<Reader> {
     service.open().map_err(failed("open"))?.subscriber_builder().create().map_err(failed("open"))
 }
 
-/// Opens the value of a peer that says whether its reader sleeps.
+/// Opens the value of a peer that shows whether the peer's reader sleeps.
 fn opened(node: &Node<Service>) -> io::Result<Sleeps> {
     let service = node.service_builder(&service_name(SMALL.name)?).blackboard_opener::<u64>();
     let reader = service.open().map_err(failed("open"))?.reader_builder().create().map_err(failed("open"))?;
@@ -243,13 +250,13 @@ fn opened(node: &Node<Service>) -> io::Result<Sleeps> {
 }
 
 impl Place {
-    /// A node of iceoryx2 that uses the place.
+    /// Creates an iceoryx2 node that uses this place.
     fn node(&self) -> io::Result<Node<Service>> {
         let mut config = Config::default();
         let root = iceoryx2::prelude::Path::new(self.0.as_os_str().as_bytes());
         config.global.set_root_path(&root.map_err(failed("use the folder of"))?);
         config.global.prefix = FileName::new(self.prefix().as_bytes()).map_err(failed("use the folder of"))?;
-        // Whoever dies is swept by its lock.
+        // `sweep` removes the files of dead nodes, which it recognises by their locks.
         config.global.service.cleanup_dead_nodes_on_open = false;
         config.global.node.cleanup_dead_nodes_on_creation = false;
         config.global.node.cleanup_dead_nodes_on_destruction = false;
@@ -257,21 +264,21 @@ impl Place {
         node.create().map_err(failed("open a node for"))
     }
 
-    /// With what the names of the objects in shared memory begin.
+    /// Returns the prefix of the names of this place's objects in shared memory.
     fn prefix(&self) -> String {
         let hash = DocumentHash::of(self.0.as_os_str().as_bytes()).to_string();
         format!("polywire_{}_", &hash[..16])
     }
 
-    /// The objects in shared memory.
+    /// Returns the paths of this place's objects in shared memory.
     fn objects(&self) -> impl Iterator<Item = PathBuf> {
         let prefix = self.prefix();
         let is_own = move |entry: &fs::DirEntry| entry.file_name().as_bytes().starts_with(prefix.as_bytes());
         fs::read_dir(MOUNT).into_iter().flatten().filter_map(Result::ok).filter(is_own).map(|entry| entry.path())
     }
 
-    /// Makes the system provide all of the memory, or fails. An access to what it does not have
-    /// would end the process.
+    /// Makes the system allocate all of the memory. Fails if the system does not have it: an access
+    /// to memory that is not there would end the process.
     fn reserve(&self) -> io::Result<()> {
         self.objects().try_for_each(|object| {
             let object = File::options().write(true).open(object)?;
@@ -282,12 +289,12 @@ impl Place {
     /// Removes the objects in shared memory, and the files.
     fn remove(&self) {
         self.objects().for_each(|object| remove_file(&object));
-        // Somebody else may be removing it.
+        // Another process may remove the folder at the same time.
         let _ = fs::remove_dir_all(&self.0);
     }
 
-    /// Takes from other users the permission for the one object that iceoryx2 makes for everybody:
-    /// a counter of nodes.
+    /// Restricts the access to this user. iceoryx2 creates one object, a counter of nodes, with
+    /// access for everybody.
     fn make_private(&self) -> io::Result<()> {
         self.objects().try_for_each(|object| fs::set_permissions(object, Permissions::from_mode(0o600)))
     }
@@ -300,12 +307,14 @@ impl Drop for Own {
 }
 
 impl Outlet {
-    /// Opens what the peer has made for the samples to come, as long as its files are there.
+    /// Opens the objects that the peer has created for the samples to come, while their files still
+    /// exist.
     pub(super) fn connect(&self) -> io::Result<()> {
         self.small.update_connections().map_err(failed("open"))
     }
 
-    /// Writes what one sample takes, and returns its length; 0 if there is no room.
+    /// Writes as many bytes as fit into one sample, and returns their number; 0 if there is no
+    /// room.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let is_much = bytes.len() >= MUCH;
@@ -326,12 +335,12 @@ impl Outlet {
         has_room(&self.small) && self.large.writer.as_ref().is_none_or(has_room)
     }
 
-    /// Whether the reader sleeps and has to be woken, after something was put. True once for each
-    /// of its sleeps.
+    /// Returns whether the reader sleeps and must be woken, after a write. Returns true once for
+    /// each sleep.
     #[inline]
     pub(super) fn must_wake(&mut self) -> bool {
-        // The reader says that it sleeps and then looks once more; this end puts and then looks
-        // whether it sleeps. So at least one of the two sees what the other one did.
+        // The reader sets its value and then polls once more; the writer writes a sample and then
+        // reads the value. So at least one of the two sees what the other one did.
         atomic::fence(Ordering::SeqCst);
         let sleep = *self.sleeps.get();
         let must_wake = sleep % 2 == 1 && sleep != self.woken;
@@ -340,7 +349,7 @@ impl Outlet {
     }
 }
 
-/// A sample of this length, if there is room.
+/// Loans a sample of this length, or returns `None` if there is no room.
 #[inline]
 fn loan(writer: &Writer, len: usize) -> io::Result<Option<Loan>> {
     match writer.loan_slice_uninit(len) {
@@ -350,7 +359,7 @@ fn loan(writer: &Writer, len: usize) -> io::Result<Option<Loan>> {
     }
 }
 
-/// False if there is no room.
+/// Sends a sample. Returns false if there is no room.
 #[inline]
 fn send(sample: SampleMut<Service, [u8], ()>) -> io::Result<bool> {
     match sample.send() {
@@ -361,20 +370,22 @@ fn send(sample: SampleMut<Service, [u8], ()>) -> io::Result<bool> {
     }
 }
 
-/// Writes a large sample, and a small one without bytes that stands for it.
+/// Writes a large sample, and an empty small sample that marks its position in the byte stream.
 fn put_large(small: &Writer, large: &Writer, bytes: &[u8]) -> io::Result<usize> {
     let part = bytes.get(..LARGE.bytes).unwrap_or(bytes);
     let (Some(mark), Some(sample)) = (loan(small, 0)?, loan(large, part.len())?) else { return Ok(0) };
     if !send(sample.write_from_slice(part))? {
         return Ok(0);
     }
-    // As it was lent, there is room for it, unless the peer has closed its end.
+    // The empty sample was loaned before, so there is room for it unless the peer has closed its
+    // end.
     let is_marked = send(mark.write_from_slice(&[]))?;
     if is_marked { Ok(part.len()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
 }
 
 impl Large {
-    /// The writer of large samples. Takes memory for them, if the system has it.
+    /// Returns the writer of large samples, and allocates their memory if necessary. Returns `None`
+    /// if the system does not have the memory, or did not have it less than `KEEP` ago.
     fn take(&mut self) -> Option<&Writer> {
         let now = Instant::now();
         let is_due = self.writer.is_none() && now >= self.until;
@@ -388,7 +399,7 @@ impl Large {
         self.writer.as_ref()
     }
 
-    /// Whether nothing was written for a while, and the reader has read all.
+    /// Returns whether no large sample was written for `KEEP`, and the reader has read all of them.
     fn is_idle(&self) -> bool {
         let Some(writer) = self.writer.as_ref().filter(|_| Instant::now() >= self.until) else { return false };
         let all: Result<Vec<_>, _> = (0..LARGE.count).map(|_| writer.loan_slice_uninit(0)).collect();
@@ -397,7 +408,7 @@ impl Large {
 }
 
 impl Inlet {
-    /// Reads what is there into the buffer; 0 if that is nothing.
+    /// Reads the available bytes into the buffer, and returns their number; 0 if there are none.
     #[inline]
     pub(super) fn take(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
@@ -418,7 +429,7 @@ impl Inlet {
         Ok(filled)
     }
 
-    /// The next sample. An empty one stands for a large one.
+    /// Returns the next sample. An empty small sample marks the position of a large one.
     fn next(&self) -> io::Result<Option<(Bytes, Samples, usize)>> {
         let take = |reader: &Reader| reader.receive().map_err(failed("read"));
         while let Some(sample) = take(&self.small)? {
@@ -432,20 +443,22 @@ impl Inlet {
         Ok(None)
     }
 
-    /// Lets go of the memory of large samples that the writer has given back.
+    /// Unmaps the memory of large samples that the writer has released.
     pub(super) fn let_go(&self) {
-        // Also opens what has come instead; if that fails, the next large sample shows it.
+        // This also opens memory that the writer has allocated since. If that fails, the next read
+        // of a large sample reports it.
         let _ = self.large.update_connections();
     }
 
-    /// Tells the writer that the reader will sleep. It must look once more before it does.
+    /// Shows the writer that the reader is about to sleep. The reader must poll once more before it
+    /// sleeps.
     pub(super) fn fall_asleep(&mut self) {
         self.sleep += 1;
         self.sleeps.update_with_copy(self.sleep);
         atomic::fence(Ordering::SeqCst);
     }
 
-    /// Tells the writer that the reader does not sleep any more.
+    /// Shows the writer that the reader is awake.
     pub(super) fn awake(&mut self) {
         self.sleep += 1;
         self.sleeps.update_with_copy(self.sleep);
@@ -469,7 +482,8 @@ fn copy(sample: &[u8], longest: usize, start: usize, room: &mut [u8]) -> io::Res
     Ok((count, len))
 }
 
-/// The folder with the memories of all nodes, by the same path for all, however they came to it.
+/// Creates the folder with the memories of all nodes, and returns its canonical path, which is the
+/// same in all processes.
 fn private_folder(folder: &Path) -> io::Result<PathBuf> {
     let folder = folder.canonicalize()?.join(FOLDER);
     match DirBuilder::new().mode(0o700).create(&folder) {
@@ -478,7 +492,7 @@ fn private_folder(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes the memories of dead nodes.
+/// Removes the memories of nodes whose processes have ended.
 fn sweep(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     for name in entries.filter_map(|entry| entry.path().file_stem()?.to_str().map(str::to_owned)) {
@@ -490,21 +504,21 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Removes the memory of a node, whose lock this process has.
+/// Removes the memory of a node. This process must hold the node's lock.
 fn remove(folder: &Path, name: &str) {
     let halves = fs::read_dir(folder.join(name)).into_iter().flatten().filter_map(Result::ok);
     halves.for_each(|half| Place(half.path()).remove());
     let _ = fs::remove_dir(folder.join(name));
-    // The lock last: until then nobody can take the name.
+    // The lock is removed last: until then, no other process can use the name.
     remove_file(&folder.join(format!("{name}.{LOCK}")));
 }
 
 fn remove_file(path: &Path) {
-    // It may be gone already.
+    // The file may be removed already.
     let _ = fs::remove_file(path);
 }
 
-/// Bytes of shared memory that the system has left.
+/// Returns the number of free bytes of shared memory.
 fn free() -> io::Result<u64> {
     Ok(statvfs(MOUNT).map(|found| found.f_bavail.saturating_mul(found.f_frsize))?)
 }
@@ -522,7 +536,7 @@ fn service_name(name: &str) -> io::Result<ServiceName> {
     ServiceName::new(name).map_err(failed("use the name of"))
 }
 
-/// An error of iceoryx2, which has the name of its cause.
+/// Converts an error of iceoryx2. The message contains the name of its cause.
 fn failed<E: fmt::Debug>(action: &'static str) -> impl Fn(E) -> io::Error {
     move |cause| io::Error::other(format!("cannot {action} shared memory: {cause:?}"))
 }
@@ -549,7 +563,7 @@ mod tests {
         Hello { node: Id128([node; 16]), incarnation: 3 }
     }
 
-    /// A folder of its own with two nodes.
+    /// Two nodes with a folder of their own.
     struct Two(PathBuf, Memory, Memory);
 
     impl Two {
@@ -566,7 +580,8 @@ mod tests {
             Two(folder, here, there)
         }
 
-        /// The end that writes and the end that reads, and the others of both.
+        /// Returns the writing end and the reading end of one direction, and both ends of the other
+        /// direction.
         fn link(&self) -> (Outlet, Inlet, (Inlet, Outlet)) {
             let (here, there) = (self.1.half().expect("a half"), self.2.half().expect("a half"));
             let (here_name, there_name) = (here.name.clone(), there.name.clone());
@@ -616,7 +631,7 @@ mod tests {
         for seed in 0..20 {
             let (mut dice, mut written, mut read) = (Dice(seed), 0, 0);
             for _ in 0..300 {
-                // Sometimes much, sometimes so long a pause that the memory is given back.
+                // Some writes are long, and some follow a pause after which the memory is released.
                 let longest = if dice.roll(10) == 0 { 2 * LARGE.bytes } else { 3 * SMALL.bytes };
                 if dice.roll(30) == 0 {
                     outlet.large.until = Instant::now();
@@ -662,7 +677,8 @@ mod tests {
         place.objects().map(|object| object.metadata().expect("there").blocks() * 512).sum()
     }
 
-    /// The objects of a place that this process can access and that nobody else can open any more.
+    /// Counts the objects of a place that this process has mapped and that nobody can open any
+    /// more.
     fn let_go(place: &Place) -> usize {
         let maps = fs::read_to_string("/proc/self/maps").expect("maps");
         maps.lines().filter(|line| line.contains(&place.prefix()) && line.contains("(deleted)")).count()
@@ -697,7 +713,7 @@ mod tests {
             exchange(&mut outlet, 10);
             assert_eq!((taken(&place), let_go(&place)), (before, 0));
         }
-        // Not before the reader has read all.
+        // The memory is not released before the reader has read everything.
         outlet.put(&[7; MUCH]).expect("written");
         outlet.large.until = Instant::now();
         outlet.put(b"x").expect("written");
@@ -736,7 +752,7 @@ mod tests {
         let two = Two::new();
         for seed in 0..30 {
             let mut dice = Dice(seed);
-            // Larger samples than are agreed, and of any number.
+            // Any number of samples, some larger than agreed.
             let name = format!("{}/{seed}", two.1.name);
             let place = Own(Place(two.1.folder.join(&name)));
             fs::create_dir_all(&place.0.0).expect("a folder");
@@ -753,7 +769,7 @@ mod tests {
             sleeps.update_with_copy(dice.0);
             let (mut sent, mut is_long) = (Vec::new(), false);
             for _ in 0..dice.roll(90) {
-                // Empty samples without a large one would stand for the next one.
+                // An empty sample without a large one would mark the next large one.
                 let has_large = seed % 2 == 0;
                 let which = usize::from(has_large && dice.roll(20) == 0);
                 let longest = [SMALL, LARGE][which].bytes;
@@ -816,7 +832,7 @@ mod tests {
         let two = Two::new();
         let (mut outlet, mut inlet, _others) = two.link();
         let dead = two.1.folder.join(local::name_of(&hello(5)));
-        // Killed with a lock, without one, and before it had any memory.
+        // The dead nodes: one with a lock and memory, one without a lock, and one without memory.
         fs::create_dir_all(dead.join("0/nodes")).expect("a folder");
         let object = Path::new(MOUNT).join(Place(dead.join("0")).prefix() + "x");
         fs::write(&object, "x").expect("an object");
@@ -833,7 +849,7 @@ mod tests {
         left.sort();
         let of = |memory: &Memory| [memory.name.clone(), format!("{}.{LOCK}", memory.name)];
         assert_eq!(left, [&of(&two.1)[..], &of(&two.2), &["notes.lock".into()]].concat());
-        // Those that live go on.
+        // The living nodes continue to work.
         assert_eq!(outlet.put(b"on").expect("written"), 2);
         assert_eq!(inlet.take(&mut [0; 9]).expect("read"), 2);
     }

@@ -1,17 +1,17 @@
 //! Shared memory between the nodes of one user on one machine: `shm`, by iceoryx2.
 //!
-//! Nodes find each other as over `local`, by sockets in a folder of the user's. Once two nodes have
-//! met, their frames go through shared memory: `memory` has the services of iceoryx2 that carry
-//! them, and `stream` reads and writes there. The socket of the two remains. It wakes a reader that
-//! sleeps, and its end tells that the other process has gone.
+//! Nodes discover each other as over `local`, through sockets in a folder of the user. Once two
+//! nodes have connected, their frames go through shared memory: `memory` has the iceoryx2 services
+//! that carry the frames, and `stream` reads and writes them. The socket between the two nodes
+//! stays open. It wakes a sleeping reader, and its end shows that the other process has ended.
 //!
-//! Each direction of a link has a memory of fixed size, and another one while there is much to
-//! write. A frame longer than a sample takes several. Everything else is as over other byte
-//! streams: order, queues, overflow policies, leases and confirmations.
+//! Each direction of a link has shared memory of fixed size, and additional memory while there is
+//! much to write. A frame that is longer than a sample takes several samples. Order, queues,
+//! overflow policies, leases and acknowledgements are the same as over other byte streams.
 //!
-//! A frame is copied into the shared memory and out of it. A receiver checks what it decodes, and
-//! keeps parts of it without a copy ([`Held`](super::Held)), which is sound only in memory that no
-//! other process can change meanwhile.
+//! A frame is copied into the shared memory and out of it. A receiver validates the frame that it
+//! decodes, and keeps parts of it without a copy ([`Held`](super::Held)). This is sound only in
+//! memory that no other process can change at the same time.
 //!
 //! ```
 //! use polywire::{Message, Node, engine::{Engine, shm::Shm}};
@@ -53,12 +53,13 @@ use super::{
     stream::PROPERTIES,
 };
 
-/// The folder with the nodes' sockets, in that of the domain.
+/// The folder with the nodes' sockets, inside the folder of the domain.
 const FOLDER: &str = "shm";
 
 /// `shm`, `shm/DOMAIN` or `shm//FOLDER`: finds all nodes of the user in a domain, and exchanges
-/// messages with them through shared memory. `?wait=spin` makes the node's readers look for
-/// messages all the time, which takes a processor; with `?wait=event`, the default, they sleep.
+/// messages with them through shared memory. `?wait=spin` makes the node's readers poll for
+/// messages all the time, which occupies a processor. With `?wait=event`, the default, the readers
+/// sleep.
 pub struct Shm;
 
 impl Engine for Shm {
@@ -79,7 +80,7 @@ impl Engine for Shm {
     }
 
     fn complete(&self, address: &str) -> String {
-        // A wrong one stays as it is, for the error of `open`.
+        // An invalid address stays unchanged, so that `open` reports the error.
         address.parse::<Address>().map_or_else(|_| address.into(), |address| address.to_string())
     }
 
@@ -96,7 +97,7 @@ impl Engine for Shm {
     }
 }
 
-/// Where nodes meet, and how this node waits for messages.
+/// The place where nodes discover each other, and how this node waits for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Address {
     place: Place,

@@ -1,4 +1,4 @@
-//! The byte stream of a link: over the socket until the nodes have met, then through shared memory.
+//! The byte stream of a link: over the socket during the handshake, then through shared memory.
 
 use std::{
     hint, io,
@@ -24,57 +24,57 @@ use super::{
 };
 use crate::engine::{Principal, sockets::SocketStream, stream::ByteStream};
 
-/// Says on the socket that this end has opened the memory of the other one.
+/// The packet that informs the peer that this end has opened the peer's memory.
 const READY: &[u8] = b"ready";
-/// Says on the socket that the reader is to wake up.
+/// The packet that wakes the peer's reader.
 const WAKE: &[u8] = &[1];
-/// Longest name of the peer's memory.
+/// The maximum length of the name of the peer's memory, in bytes.
 const NAME_BYTES: usize = 255;
-/// How many times as long as for an introduction a peer may take to make its memory and to open
-/// that of this end. Nodes that start together do so for each of the others, and whoever gives up
-/// begins again. The socket of a peer that has gone ends at once.
+/// The timeout for creating and opening the memories, as a multiple of the handshake's timeout.
+/// Nodes that start at the same time share memory with each of the others, and a node that gives up
+/// starts again. If the peer's process ends, the socket ends at once.
 const MEMORIES: u32 = 6;
-/// How long a writer looks whether its peer makes room before it sleeps between two looks. A reader
-/// that is busy with a large message makes room sooner than a sleep ends.
+/// How long a writer polls for room before it sleeps between two polls. A reader that is busy with
+/// a large message makes room sooner than a sleep ends.
 const LOOKS: Duration = Duration::from_micros(100);
 /// How long a writer in the middle of a frame waits for each part of it until the reader makes
-/// room. Copying what is left takes longer.
+/// room. Copying the rest of the frame takes longer.
 const PATIENCE: Duration = Duration::from_micros(50);
-/// First and longest pause between two looks whether a slow peer has made room.
+/// The first and the longest pause between two polls for room at a slow peer.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
 /// A connection between two nodes.
 pub(super) struct ShmStream {
-    /// Keeps the boundaries of what is written to it.
+    /// A socket that preserves packet boundaries.
     socket: SocketStream,
     memory: Arc<Memory>,
     wait: Wait,
     shared: OnceLock<Shared>,
-    /// This end writes no more.
+    /// This end has stopped writing.
     closed: AtomicBool,
 }
 
-/// Both directions, once the nodes have met.
+/// Both directions, after the upgrade to shared memory.
 struct Shared {
     outlet: Mutex<Outlet>,
     incoming: Mutex<Incoming>,
 }
 
-/// What the reading thread has.
+/// The state of the reading thread.
 struct Incoming {
     inlet: Inlet,
     /// The name of the peer's memory.
     peer: String,
     timeout: Option<Duration>,
     reader: Reader,
-    /// The other end has closed, or its process has ended. What it wrote before is still read.
+    /// The socket has ended. Bytes that the peer wrote before are still read.
     ended: bool,
-    /// It has ended, and not because this end closed.
+    /// The socket has ended, and not because this end closed it.
     has_gone: bool,
 }
 
 impl ShmStream {
-    /// Over a connected, blocking socket that keeps boundaries.
+    /// Creates a stream over a connected, blocking socket that preserves packet boundaries.
     pub(super) fn over(socket: Socket, peer: Principal, memory: Arc<Memory>, wait: Wait) -> Arc<dyn ByteStream> {
         let (shared, closed) = (OnceLock::new(), AtomicBool::new(false));
         Arc::new(ShmStream { socket: SocketStream::new(socket, peer), memory, wait, shared, closed })
@@ -98,7 +98,7 @@ impl ShmStream {
         }
     }
 
-    /// Writes what there is room for, or becomes room meanwhile.
+    /// Writes as many bytes as there is room for, including room that the reader makes meanwhile.
     fn put(&self, shared: &Shared, bytes: &[u8]) -> io::Result<usize> {
         if self.closed.load(Ordering::Acquire) {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -120,15 +120,16 @@ impl ShmStream {
         if written == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        // Not before: a reader that wakes up earlier may take the processor from the writer.
+        // The reader is woken only now: if it wakes up earlier, it may take the processor from the
+        // writer.
         self.wake(&mut outlet);
         Ok(written)
     }
 
     fn wake(&self, outlet: &mut Outlet) {
         if outlet.must_wake() {
-            // If the socket is full, the reader has been woken. If it is broken, the reading thread
-            // notices.
+            // If the socket is full, it contains wake-ups already. If the socket is broken, the
+            // reading thread notices it.
             let _ = self.say(WAKE);
         }
     }
@@ -139,7 +140,8 @@ impl ShmStream {
         loop {
             let ended = incoming.ended;
             let taken = incoming.inlet.take(buffer)?;
-            // What was written before the end has come, once the end has.
+            // `ended` was read before `take`: after the end, all bytes that were written before it
+            // are there.
             if taken > 0 || ended {
                 if looks > 0 {
                     incoming.reader.found();
@@ -177,7 +179,7 @@ impl ShmStream {
         }
     }
 
-    /// Sleeps until the socket has something to say, or for this time. Whether it has ended.
+    /// Sleeps until the socket is readable, or for this time. Returns whether the socket has ended.
     fn sleep(&self, time: Option<Duration>) -> bool {
         let Some(time) = time else { return self.has_ended(RecvFlags::empty()) };
         let time = Timespec::try_from(time).ok();
@@ -185,7 +187,8 @@ impl ShmStream {
         self.has_ended(RecvFlags::DONTWAIT)
     }
 
-    /// Whether the socket has ended. Takes from it what it says, which is one packet for a sleep.
+    /// Returns whether the socket has ended. Receives the wake-up packet, of which there is one for
+    /// each sleep.
     fn has_ended(&self, flags: RecvFlags) -> bool {
         use rustix::io::Errno;
         match recv(&self.socket.0, &mut [0; 8], flags) {
@@ -214,7 +217,7 @@ impl ByteStream for ShmStream {
         }
     }
 
-    /// Tells the peer the name of this end's memory, and opens that of the peer.
+    /// Sends the name of this end's memory to the peer, and opens the peer's memory.
     fn upgrade(&self, patience: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(patience * MEMORIES))?;
         let half = self.memory.half()?;
@@ -222,7 +225,7 @@ impl ByteStream for ShmStream {
         let mut words = [0; NAME_BYTES];
         let peer = String::from_utf8_lossy(self.listen(&mut words)?).into_owned();
         let (outlet, inlet) = self.memory.join(half, &peer)?;
-        // A sample that is sent before its reader is there would be lost.
+        // A sample that is sent before its reader exists would be lost.
         self.say(READY)?;
         if self.listen(&mut words)? != READY {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not share memory as this node does"));
@@ -231,7 +234,7 @@ impl ByteStream for ShmStream {
         self.socket.set_read_timeout(None)?;
         let incoming = Incoming { inlet, peer, timeout: None, reader: Reader::new(), ended: false, has_gone: false };
         let shared = Shared { outlet: Mutex::new(outlet), incoming: Mutex::new(incoming) };
-        // Called once.
+        // `upgrade` is called once.
         let _ = self.shared.set(shared);
         Ok(())
     }
@@ -244,7 +247,7 @@ impl ByteStream for ShmStream {
         }
     }
 
-    /// Looks from time to time: a writer that waits here is slowed down by its peer anyway.
+    /// Polls with pauses: a writer that waits here is slowed down by its peer anyway.
     fn wait_writable(&self, timeout: Duration) {
         let Some(shared) = self.shared.get() else { return self.socket.wait_writable(timeout) };
         let (began, [mut pause, longest]) = (Instant::now(), PAUSES);
@@ -295,7 +298,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// A folder that goes with the test.
+    /// A folder that is removed after the test.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -326,7 +329,7 @@ mod tests {
         ShmStream::over(socket, Principal::User(geteuid().as_raw()), memory, wait)
     }
 
-    /// Two ends that have met.
+    /// Two ends that share memory.
     fn pair(folder: &Folder, waits: [Wait; 2]) -> [Arc<dyn ByteStream>; 2] {
         let (here, there) = sockets();
         let (here, there) = (over(here, folder.memory(), waits[0]), over(there, folder.memory(), waits[1]));
@@ -338,7 +341,7 @@ mod tests {
         [here, there]
     }
 
-    /// Both ends send this many bytes at once, of which each is what its place is.
+    /// Both ends send this many bytes at the same time. The value of each byte is its position.
     fn exchange(ends: &[Arc<dyn ByteStream>; 2], bytes: usize) {
         let send = |end: &dyn ByteStream| {
             let (all, mut sent) = ((0..bytes).map(|at| at as u8).collect::<Vec<u8>>(), 0);
@@ -388,7 +391,7 @@ mod tests {
                     }
                 });
                 for turn in 0..2000u32 {
-                    // Some turns find the reader looking, and others asleep.
+                    // In some turns the reader polls, and in others it sleeps.
                     if turn.is_multiple_of(100) {
                         thread::sleep(Duration::from_millis(3));
                     }
@@ -413,7 +416,7 @@ mod tests {
             there.write(b"last").expect("there is room");
             there.shutdown(Shutdown::Write);
             assert_eq!(there.write(b"more").map_err(|error| error.kind()), Err(io::ErrorKind::BrokenPipe));
-            // What was written before the end comes, also if the writer has gone.
+            // Bytes that were written before the end arrive, even if the writer has been dropped.
             here.write(b"way back").expect("there is room");
             assert_eq!(there.read(&mut buffer).expect("the way back is open"), 8);
             drop(there);
@@ -461,7 +464,7 @@ mod tests {
             assert!(end.upgrade(SOON).is_err(), "{packets:?}");
             assert!((&stranger).read(&mut [0; 255]).is_ok(), "it was told the name");
         }
-        // One that says nothing.
+        // A peer that sends nothing.
         let (ours, _stranger) = sockets();
         let refused = over(ours, folder.memory(), Wait::Event).upgrade(Duration::from_millis(50));
         assert_eq!(refused.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));

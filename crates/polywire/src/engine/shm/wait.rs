@@ -1,4 +1,5 @@
-//! How a reader waits for messages: it looks for some time, and then sleeps.
+//! The waiting strategies of a reader: it polls for some time, and then sleeps or continues to
+//! poll.
 
 use std::{
     hint,
@@ -8,13 +9,13 @@ use std::{
     time::Duration,
 };
 
-/// What a reader does when it has looked in vain for a while.
+/// What a reader does after it has polled for a while without success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// It sleeps until the writer wakes it.
+    /// The reader sleeps until the writer wakes it.
     #[default]
     Event,
-    /// It goes on looking.
+    /// The reader continues to poll.
     Spin,
 }
 
@@ -30,41 +31,41 @@ impl FromStr for Wait {
     }
 }
 
-/// Looks in vain before a reader with [`Wait::Event`] sleeps. They take about as long as a writer
-/// takes that answers at once.
+/// The number of unsuccessful polls before a reader with [`Wait::Event`] sleeps. They take about as
+/// long as a writer that answers at once.
 const LOOKS: u32 = 100;
-/// A reader with [`Wait::Event`] that looked in vain so many times in a row sleeps at once. Looking
-/// takes the processor from a writer that could run there.
+/// After this many sleeps in a row, a reader with [`Wait::Event`] sleeps at once, without polling.
+/// Polling takes the processor from a writer that could run there.
 const IN_VAIN: u32 = 4;
-/// Of so many of its sleeps, one begins with looks: the writer may have become faster.
+/// One of this many sleeps is preceded by polls nevertheless: the writer may have become faster.
 const TRY_EVERY: u32 = 16;
-/// Looks in vain before a reader with [`Wait::Spin`] lets other threads run.
+/// The number of unsuccessful polls before a reader with [`Wait::Spin`] yields to other threads.
 const SPINS: u32 = 2000;
-/// Of so many looks with [`Wait::Spin`], one also looks for the end of the connection and at the
-/// clock.
+/// One of this many polls with [`Wait::Spin`] also checks whether the connection has ended, and
+/// reads the clock.
 const GLANCE_EVERY: u32 = 256;
-/// Requested length of the sleep between two looks of spinning readers, if there are more of them
-/// than processors. The system's timer makes it longer.
+/// The requested length of the sleep between two polls of spinning readers, if there are at least
+/// as many readers as processors. The system's timer makes the sleep longer.
 const MOMENT: Duration = Duration::from_micros(1);
 
-/// The readers of this process.
+/// The number of readers in this process.
 static READERS: AtomicUsize = AtomicUsize::new(0);
 
-/// A reader of this process, counted as long as this lives.
+/// A reader of this process. `READERS` counts it until it is dropped.
 pub(super) struct Reader {
     processors: usize,
-    /// How many times in a row it slept.
+    /// The number of sleeps since a poll last found something.
     sleeps: u32,
 }
 
-/// What a reader does after a look in vain.
+/// The next action of a reader after an unsuccessful poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// It looks again.
+    /// Poll again.
     Look,
-    /// It looks whether the connection has ended, and at the clock.
+    /// Check whether the connection has ended and whether the timeout is over, then poll again.
     Glance,
-    /// It sleeps until it is woken.
+    /// Sleep until the writer wakes the reader.
     Sleep,
 }
 
@@ -74,7 +75,8 @@ impl Reader {
         Reader { processors: thread::available_parallelism().map_or(1, usize::from), sleeps: 0 }
     }
 
-    /// Waits a moment, or says what is to be done, after so many looks in vain.
+    /// Decides the next action after this many unsuccessful polls. Pauses for a moment, except
+    /// before [`Next::Sleep`].
     #[inline]
     pub(super) fn next(&self, wait: Wait, looks: u32) -> Next {
         let crowded = READERS.load(Ordering::Relaxed) >= self.processors;
@@ -82,13 +84,13 @@ impl Reader {
         next(wait, looks, crowded || (wait == Wait::Event && in_vain))
     }
 
-    /// Notes that something came while the reader looked.
+    /// Records that a poll found something.
     #[inline]
     pub(super) fn found(&mut self) {
         self.sleeps = 0;
     }
 
-    /// Notes that it had to sleep.
+    /// Records that the reader had to sleep.
     pub(super) fn slept(&mut self) {
         self.sleeps = self.sleeps.wrapping_add(1);
     }
@@ -100,8 +102,8 @@ impl Drop for Reader {
     }
 }
 
-/// `crowded`: a reader that looks keeps from running what it waits for, as with as many readers as
-/// processors.
+/// `crowded`: polling keeps the awaited writer from running, for example because there are at least
+/// as many readers as processors.
 fn next(wait: Wait, looks: u32, crowded: bool) -> Next {
     match wait {
         Wait::Event if crowded || looks >= LOOKS => return Next::Sleep,

@@ -1,10 +1,12 @@
-//! Messages that a relay may lose: a port keeps those of its assured channels until the relay has
-//! confirmed that everybody behind it has them, and sends the others again when another relay has
-//! taken its place. `spec/frame.md` has the confirmations.
+//! Sends messages again that a relay may have lost. A port keeps the messages of its assured
+//! channels until the relay has confirmed that all nodes behind it have received them. When another
+//! relay has taken its place, the port sends the kept messages again. `spec/frame.md` defines
+//! confirmations.
 //!
-//! Nothing is kept as long as no peer says that it relays. After the link to such a peer has ended,
-//! the messages of a channel wait until it has as many subscribers as before, which find the new
-//! relay at different times. All then get the messages in order, and drop those that they have.
+//! A port keeps nothing until a peer reports that it relays. After the link to such a peer has
+//! ended, a channel's messages wait until the channel has as many subscribers as before:
+//! subscribers find the new relay at different times. Then all of them get the messages in order,
+//! and discard the messages that they have received before.
 
 use std::{
     cell::RefCell,
@@ -28,24 +30,24 @@ use super::{
 };
 use crate::engine::{EngineError, Event, Overflow, Sent};
 
-/// Publishers wait for another relay so many times as long as for a slow peer.
+/// Publishers wait for another relay this many times as long as for a slow peer.
 const PATIENCES: u32 = 5;
 /// How long messages are kept while there is no peer at all.
 const ALONE: Duration = Duration::from_secs(5);
-/// How often whoever waits looks again, beside being woken.
+/// Interval at which waiting threads check again, in addition to being woken.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// What is kept of a channel may have so many times the bytes of a link's queue, as it also lies in
-/// the relay's queues and in the system's buffers.
+/// The kept messages of a channel may take this many times the bytes of a link's queue, because
+/// they are also in the relay's queues and in the system's buffers.
 const QUEUES: usize = 4;
-/// Messages that are sent again at a time.
+/// The number of messages that are resent at a time.
 const TOGETHER: usize = 256;
 
-/// Where a message goes.
+/// What happens to a message of an assured channel.
 enum Way {
-    /// To peers that do not relay.
+    /// It is sent to peers that do not relay.
     Plain,
     Relay(Arc<Link>),
-    /// Nowhere, for now.
+    /// It is kept until there is a relay.
     Waits,
 }
 
@@ -103,7 +105,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The relay among the peers. It is the only peer then.
+    /// Returns the peer that relays, if there is one. It is the only peer then.
     fn relay(&self) -> Option<Arc<Link>> {
         self.links().iter().find(|link| link.outbox.peer_relays()).cloned()
     }
@@ -112,14 +114,15 @@ impl Shared {
         match self.relay() {
             _ if state.waits.is_some() => Way::Waits,
             Some(relay) => Way::Relay(relay),
-            // The link has ended, and `relay_ended` is about to look.
+            // The link to the relay has ended, and `relay_ended` will set `waits`.
             None if state.relayed => Way::Waits,
             None => Way::Plain,
         }
     }
 
-    /// Waits until so many bytes can be kept, as the overflow policy says, and makes room by
-    /// forgetting the oldest messages otherwise.
+    /// Waits until `bytes` more bytes can be kept, for as long as the overflow policy allows. If
+    /// there is no room then, discards the oldest messages. Returns the lock on the channel's
+    /// state.
     fn with_room<'a>(&self, line: &'a Line, bytes: usize) -> MutexGuard<'a, State> {
         let most = self.local.options.queue_bytes.saturating_mul(QUEUES);
         let patience = match self.local.options.overflow {
@@ -164,16 +167,16 @@ impl Shared {
     }
 }
 
-/// What happens to the links.
+/// Changes of the links, and the end of channels.
 impl Shared {
-    /// A relay has confirmed messages, on its link's thread.
+    /// Called on the link's reading thread when a relay has confirmed messages. Forgets them.
     pub(super) fn assured_confirmed(&self, link: &Link) {
         if !self.assured.is_active() {
             return;
         }
         let much = self.local.options.queue_bytes / 2;
         for (channel, line) in self.assured.all() {
-            // A publisher that has the lock looks itself.
+            // A publisher that has the lock checks for confirmations itself.
             let Some(mut state) = line.state.try_lock() else { continue };
             if state.waits.is_none() && state.relayed {
                 state.kept.confirmed(link.outbox.progress());
@@ -181,14 +184,14 @@ impl Shared {
             let wants_key = state.kept.chain() > much;
             drop(state);
             if wants_key {
-                // Then what is before it need not be kept for its sake.
+                // After a new key frame, the messages before it need not be kept for later ones.
                 link.sink.answered(channel, &Answer::Renew(link.outbox.accepting(channel)));
             }
         }
         self.assured.news();
     }
 
-    /// A link has ended. Gives how many of its messages will be sent again.
+    /// Called when a link has ended. Returns how many of its messages will be sent again.
     pub(super) fn relay_ended(&self, link: &Link) -> u64 {
         let mut count = 0;
         for (channel, line) in self.assured.all() {
@@ -215,7 +218,8 @@ impl Shared {
         count
     }
 
-    /// A link is there. What waits for one is sent as soon as it has its subscribers.
+    /// Called when a link was established. Waiting messages are sent as soon as their channel has
+    /// its subscribers.
     pub(super) fn assured_linked(self: &Arc<Self>) {
         if self.assured.is_active() {
             self.assured.watch.lock().linked = Some(Instant::now());
@@ -223,7 +227,8 @@ impl Shared {
         }
     }
 
-    /// Has an assured channel end as soon as its messages are confirmed. False if it may end now.
+    /// Lets an assured channel end as soon as its messages are confirmed. Returns false if the
+    /// channel may end now, or is not assured.
     pub(super) fn end_assured(self: &Arc<Self>, channel: ChannelId) -> bool {
         let Some(line) = self.assured.line(channel) else { return false };
         let mut state = line.lock();
@@ -238,7 +243,8 @@ impl Shared {
         true
     }
 
-    /// Whether so many messages of the channel are confirmed, or nobody has to confirm them.
+    /// Returns whether the first `count` messages of the channel are confirmed, or no relay has to
+    /// confirm them.
     fn is_settled(&self, state: &mut State, count: u64) -> bool {
         if state.waits.is_none() {
             let Some(relay) = self.relay() else { return !state.relayed };
@@ -247,8 +253,9 @@ impl Shared {
         state.kept.is_confirmed(count)
     }
 
-    /// Waits until everything sent so far is confirmed, or `deadline`. True if it is, or if this
-    /// thread has to read the confirmations.
+    /// Waits until all messages sent so far are confirmed, at most until `deadline`. Returns true
+    /// if they are, or if the calling thread is one of the port's, which may have to read the
+    /// confirmations.
     pub(super) fn settle_assured(&self, deadline: Instant) -> bool {
         if !self.assured.is_active() || self.threads.is_own() {
             return true;
@@ -256,7 +263,7 @@ impl Shared {
         let mut open: Vec<(Arc<Line>, Option<u64>)> =
             self.assured.all().into_iter().map(|(_, line)| (line, None)).collect();
         loop {
-            // Whoever has the lock may be waiting as well.
+            // The thread that has the lock may be waiting for confirmations, too.
             open.retain_mut(|(line, count)| match line.state.try_lock() {
                 Some(mut state) => {
                     let count = *count.get_or_insert(state.kept.count());
@@ -279,7 +286,8 @@ impl Shared {
         self.assured.news.wait_for(&mut self.assured.watch.lock(), LOOK_EVERY.min(most));
     }
 
-    /// Has a thread send again and end channels, as long as there are such.
+    /// Starts the thread that resends messages and ends channels, unless it runs. It ends when it
+    /// has nothing left to do.
     fn tend(self: &Arc<Self>) {
         {
             let mut watch = self.assured.watch.lock();
@@ -300,7 +308,7 @@ impl Shared {
         }
     }
 
-    /// False if the thread has nothing more to do.
+    /// Checks all assured channels. Returns false if the thread has nothing left to do.
     fn tend_all(&self) -> bool {
         let linked = {
             let mut watch = self.assured.watch.lock();
@@ -316,8 +324,8 @@ impl Shared {
         watch.runs
     }
 
-    /// Sends what waits if its subscribers are there, and ends the channel if it is to end. True if
-    /// it has to be looked at again.
+    /// Sends the waiting messages if the channel's subscribers are there, and ends the channel if
+    /// that is due. Returns true if the channel has to be checked again.
     fn tend_line(&self, channel: ChannelId, line: &Line, linked: Option<Instant>) -> bool {
         let (mut state, mut events) = (line.lock(), Vec::new());
         let links = self.links();
@@ -338,15 +346,15 @@ impl Shared {
         is_due
     }
 
-    /// Sends all that is kept to the peers that are there now.
+    /// Sends all kept messages to the peers that are linked now.
     fn send_again(&self, state: &mut State, events: &mut Vec<Event>) {
         let (links, mut sent) = (self.links(), Sent::default());
         for messages in state.kept.in_parts(TOGETHER) {
             for link in links.iter() {
-                // Told when the lock is free.
+                // The events are reported when the lock is free.
                 let told = RefCell::new(Vec::new());
                 let tell = |notice| told.borrow_mut().push(dropped(link, notice));
-                // They were small enough when they were sent before.
+                // Fails only for a message that is too large for a frame.
                 let _ = link.outbox.send_all(&messages, Turn::AtOnce(Instant::now()), &mut sent, tell);
                 events.append(&mut told.into_inner());
             }
@@ -361,7 +369,7 @@ impl Shared {
                 state.kept.sent_all(progress);
                 state.relayed = true;
             }
-            // Whoever is not there now has lost them.
+            // Subscribers that are not there now have lost the messages.
             None => _ = state.kept.clear(),
         }
         let wait = state.waits.take();

@@ -1,5 +1,5 @@
-//! The channels of a port whose messages a relay must not lose, and where each of them stands.
-//! [`again`](super::again) has what a port does about it.
+//! The assured channels of a port, whose messages a relay must not lose, and the state of each.
+//! [`again`](super::again) keeps and resends their messages.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,11 @@ use polywire_core::envelope::{ChannelId, Envelope};
 use super::{kept::Kept, link::Link};
 use crate::engine::{Event, LinkInfo, Sent};
 
-/// How long the subscribers of a new relay are waited for at least, which is much for a machine
-/// that is not overloaded, and how much longer at most: their pauses between two calls grow while
-/// there is no relay.
+/// The least time for which a port waits for the subscribers of a new relay. It is ample for a
+/// machine that is not overloaded.
 const GATHERING: Duration = Duration::from_secs(2);
+/// The longest additional wait. While there is no relay, the subscribers' pauses between attempts
+/// to connect grow.
 const LONGER: Duration = Duration::from_secs(2);
 
 /// The assured channels of a port.
@@ -29,39 +30,40 @@ pub(super) struct Assured {
     /// A peer relays, or has done so.
     is_active: AtomicBool,
     pub(super) watch: Mutex<Watch>,
-    /// A peer has answered or confirmed.
+    /// Notified when a peer has answered or confirmed.
     pub(super) news: Condvar,
 }
 
 #[derive(Default)]
 pub(super) struct Watch {
-    /// The thread that sends again and ends channels is there.
+    /// The thread that resends messages and ends channels is running.
     pub(super) runs: bool,
-    /// It has to look once more.
+    /// That thread has to check all channels once more.
     pub(super) asked: bool,
-    /// Since when the last link is there.
+    /// When the last link was established.
     pub(super) linked: Option<Instant>,
 }
 
-/// One channel.
+/// One assured channel.
 #[derive(Default)]
 pub(super) struct Line {
     pub(super) state: Mutex<State>,
-    /// Messages may have been confirmed.
+    /// Notified when messages may have been confirmed.
     pub(super) room: Condvar,
 }
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) kept: Kept,
-    /// What is kept went to a relay.
+    /// The kept messages were sent to a relay.
     pub(super) relayed: bool,
-    /// The relay has gone: messages wait for another one.
+    /// Set while the relay is gone: messages wait for another one.
     pub(super) waits: Option<Wait>,
-    /// There was no room for as long as publishers wait. The next ones do not wait, until half the
-    /// room is free.
+    /// A publisher has waited for room in vain. Publishers do not wait until half of the room is
+    /// free.
     pub(super) stalled: bool,
-    /// The channel has retired, and ends when all is confirmed, or then.
+    /// Set when the channel has retired. It ends when all its messages are confirmed, or at this
+    /// time.
     pub(super) ends: Option<Instant>,
 }
 
@@ -69,11 +71,11 @@ pub(super) struct Wait {
     pub(super) since: Instant,
     /// The link to the relay that has gone.
     pub(super) link: LinkInfo,
-    /// The subscribers that it had.
+    /// The number of subscribers behind that relay.
     pub(super) audience: u32,
-    /// Messages that were given up.
+    /// The number of messages that were discarded.
     pub(super) lost: u64,
-    /// Some were sent to another relay, whose link broke meanwhile.
+    /// Messages were resent to another relay, whose link broke meanwhile.
     pub(super) tried: bool,
 }
 
@@ -83,7 +85,7 @@ impl Assured {
         self.is_active.load(Ordering::Relaxed)
     }
 
-    /// A peer says that it relays.
+    /// Notes that a peer relays.
     pub(super) fn relayed(&self) {
         self.is_active.store(true, Ordering::Release);
     }
@@ -105,7 +107,7 @@ impl Assured {
         lines.iter().map(|(channel, line)| (*channel, line.clone())).collect()
     }
 
-    /// A peer has answered or confirmed.
+    /// Wakes the threads that wait for an answer or a confirmation of a peer.
     pub(super) fn news(&self) {
         if self.is_active() {
             self.news.notify_all();
@@ -124,8 +126,8 @@ impl Line {
 }
 
 impl State {
-    /// Keeps messages that were sent to a relay. False if the link broke before: then they have to
-    /// wait.
+    /// Keeps messages that were sent to a relay. Returns false if the link broke before they were
+    /// sent: then they have to wait for another relay.
     pub(super) fn sent<'a>(
         &mut self,
         relay: &Link,
@@ -145,7 +147,7 @@ impl State {
         sent.peers > 0 || !progress.broken
     }
 
-    /// What is said of messages that wait, beside those that were sent.
+    /// Returns `sent` with `count` waiting messages added as held, unless nobody had subscribed.
     pub(super) fn waiting(&self, sent: Sent, count: usize) -> Sent {
         let is_awaited = self.waits.as_ref().is_none_or(|wait| wait.audience > 0);
         let count = if is_awaited { count } else { 0 };
@@ -160,7 +162,8 @@ impl State {
         }
     }
 
-    /// No relay has come.
+    /// Discards the kept messages, because no relay has appeared. Returns the event that reports
+    /// the loss, if one is due.
     pub(super) fn give_up(&mut self) -> Option<Event> {
         let left = self.kept.clear();
         let wait = self.waits.take()?;
@@ -169,7 +172,8 @@ impl State {
 }
 
 impl Wait {
-    /// Whether subscribers had the time to find the relay to which there is a link since then.
+    /// Returns whether subscribers have had the time to find the present relay, whose link began at
+    /// `linked`.
     pub(super) fn is_over(&self, linked: Option<Instant>) -> bool {
         let longer = |linked: Instant| linked.saturating_duration_since(self.since).min(LONGER);
         linked.is_none_or(|linked| linked.elapsed() >= GATHERING + longer(linked))

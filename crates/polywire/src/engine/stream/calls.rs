@@ -1,5 +1,5 @@
-//! Which peers of a mesh are to be called, and when. A table that is given the time; it calls
-//! nobody.
+//! Decides which peers of a mesh to call, and when. A table that is given the time; it makes no
+//! calls.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,8 @@ use polywire_core::frame::Hello;
 use super::transport::Peer;
 use crate::engine::EngineOptions;
 
-/// Calls that may wait for an answer at a time: a rendezvous may name many that never answer.
+/// The most calls that wait for an answer at a time: a rendezvous may name many peers that never
+/// answer.
 const AT_A_TIME: usize = 32;
 
 /// The peers that the rendezvous names, by address.
@@ -19,33 +20,33 @@ const AT_A_TIME: usize = 32;
 pub(super) struct Calls(BTreeMap<String, Call>);
 
 struct Call {
-    /// Who answers there, as far as known.
+    /// The hello of the node at the address, if it is known.
     hello: Option<Hello>,
-    /// The rendezvous still names it.
+    /// The rendezvous still names the address.
     is_named: bool,
-    /// A thread calls it, or has a link to it.
+    /// A thread is calling the address, or serves the link to it.
     is_under_way: bool,
-    /// Somebody has answered the call.
+    /// The call has led to a connection.
     is_answered: bool,
     next: Instant,
     pause: Duration,
-    /// The last error that the node was told.
+    /// The last error that was reported to the node.
     told: String,
 }
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallEnd {
-    /// It was a link.
+    /// The connection was a link.
     Linked,
-    /// The peer introduced itself, and there is another link to it.
+    /// The peer sent its hello, but the connection did not become the link to it.
     Elsewhere(Hello),
-    /// Nobody answered.
+    /// There was no connection, or no hello.
     Failed,
 }
 
 impl Calls {
-    /// Takes over what the rendezvous names: at most `most` peers.
+    /// Updates the table with the peers that the rendezvous names, at most `options.peers`.
     pub(super) fn name(&mut self, peers: Vec<Peer>, now: Instant, options: &EngineOptions) {
         self.0.values_mut().for_each(|call| call.is_named = false);
         for peer in peers.into_iter().take(options.peers) {
@@ -64,8 +65,8 @@ impl Calls {
         self.0.retain(|_, call| call.is_named || call.is_under_way);
     }
 
-    /// The addresses to call now, except those of nodes that `linked` knows: those first that have
-    /// failed least often. Each is under way until [`Calls::ended`].
+    /// Returns the addresses to call now, first those that have failed least often. Leaves out
+    /// nodes for which `linked` is true. Each call is under way until [`Calls::ended`].
     pub(super) fn due(&mut self, now: Instant, linked: impl Fn(&Hello) -> bool) -> Vec<String> {
         let room = AT_A_TIME.saturating_sub(self.0.values().filter(|call| call.is_unanswered()).count());
         let waits = |call: &Call| call.is_waiting(&linked) && call.next <= now;
@@ -78,7 +79,7 @@ impl Calls {
         due.collect()
     }
 
-    /// Notes that somebody has answered a call.
+    /// Notes that a call has led to a connection.
     pub(super) fn answered(&mut self, address: &str) {
         self.0.get_mut(address).into_iter().for_each(|call| call.is_answered = true);
     }
@@ -104,13 +105,14 @@ impl Calls {
         }
     }
 
-    /// Whether the node should hear of this error: it differs from the last one at the address.
+    /// Remembers an error, and returns whether to report it: it differs from the last one at the
+    /// address.
     pub(super) fn is_news(&mut self, address: &str, reason: &str) -> bool {
         self.0.get_mut(address).is_some_and(|call| std::mem::replace(&mut call.told, reason.into()) != reason)
     }
 
-    /// Time until the next call is due. `None` if none is waiting, or if too many are under way:
-    /// the end of one wakes the rendezvous.
+    /// Returns the time until the next call is due. `None` if no call is waiting, or if too many
+    /// are under way: the end of a call wakes the rendezvous.
     pub(super) fn rest(&self, now: Instant, linked: impl Fn(&Hello) -> bool) -> Option<Duration> {
         if self.0.values().filter(|call| call.is_unanswered()).count() >= AT_A_TIME {
             return None;
@@ -169,7 +171,7 @@ mod tests {
         assert!(calls.due(now, |hello| *hello == HELLO).is_empty());
         assert_eq!(calls.rest(now, |_| true), None);
         assert_eq!(calls.due(now, nobody), ["a"]);
-        // Of one that is known by its address alone, the first call tells who it is.
+        // If only the address of a peer is known, the first call shows which node it is.
         calls.name(peers(&["b"]), now, &options);
         assert_eq!(calls.due(now, nobody), ["b"]);
         calls.ended("b", CallEnd::Elsewhere(HELLO), now, &options);
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(calls.rest(now, nobody), Some(Duration::ZERO));
         calls.ended("01", CallEnd::Failed, now, &options);
         assert_eq!(calls.due(now, nobody), names[AT_A_TIME..AT_A_TIME + 2]);
-        // Whoever failed comes after those that were never called.
+        // Peers that failed follow those that were never called.
         calls.ended("02", CallEnd::Failed, now, &options);
         let later = now + options.reconnect_max;
         assert_eq!(calls.due(later, nobody), names[AT_A_TIME + 2..AT_A_TIME + 3]);

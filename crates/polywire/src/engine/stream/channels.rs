@@ -20,7 +20,7 @@ pub(super) const NOT_RELAYED: &str =
 pub(super) struct Channels {
     pub(super) last: u32,
     pub(super) open: BTreeMap<ChannelId, Open>,
-    /// The channels of links among them, by origin.
+    /// The relayed channels in `open`, by origin.
     by_origin: BTreeMap<(LinkId, ChannelId), ChannelId>,
     pub(super) fetches: Fetches,
     /// Channels that were not announced to a link, or not relayed.
@@ -31,13 +31,14 @@ pub(super) struct Channels {
 pub(super) struct Open {
     pub(super) announcement: Announcement,
     pub(super) start: Start,
-    /// The link that announced it and the link's id for it; `None` for the port's own.
+    /// The link that announced the channel, and the link's id for it; `None` for the port's own
+    /// channel.
     pub(super) origin: Option<(LinkId, ChannelId)>,
     /// The answer of this node to a relayed channel.
     pub(super) here: Option<Answer>,
     /// The answers of the links.
     pub(super) answers: BTreeMap<LinkId, Answer>,
-    /// The answer that was sent to the origin.
+    /// The last answer that was sent to the origin.
     pub(super) told: Option<Answer>,
 }
 
@@ -71,7 +72,7 @@ impl Channels {
 
     pub(super) fn remove(&mut self, channel: ChannelId) -> Option<Open> {
         let open = self.open.remove(&channel)?;
-        // A link may have announced another channel with this id meanwhile.
+        // The link may have announced another channel with this id meanwhile.
         let is_it = |origin: &_| self.by_origin.get(origin) == Some(&channel);
         if let Some(origin) = open.origin.filter(is_it) {
             self.by_origin.remove(&origin);
@@ -79,19 +80,19 @@ impl Channels {
         Some(open)
     }
 
-    /// The channel that a link announced with this id.
+    /// Returns the channel that a link announced with this id.
     pub(super) fn of_origin(&mut self, link: LinkId, theirs: ChannelId) -> Option<&mut Open> {
         self.open.get_mut(self.by_origin.get(&(link, theirs))?)
     }
 
-    /// The channels that a link announced.
+    /// Returns the channels that a link announced.
     pub(super) fn of_link(&self, link: LinkId) -> Vec<ChannelId> {
         let all = (link, ChannelId(0))..=(link, ChannelId(u32::MAX));
         self.by_origin.range(all).map(|(_, channel)| *channel).collect()
     }
 
-    /// Removes the newest channel of the link that announced the most. Fails if the newcomer's link
-    /// would then have as many.
+    /// Removes and returns the newest channel of the link that announced the most. Fails if the
+    /// link of the new channel would then have as many.
     pub(super) fn make_room(
         &mut self,
         newcomer: Option<(LinkId, ChannelId)>,
@@ -109,7 +110,8 @@ impl Channels {
     }
 }
 
-/// The links that announced a channel with this document, in the order of their oldest channels.
+/// Returns the links that announced a channel with this document, in the order of their oldest
+/// channels.
 pub(super) fn sources(open: &BTreeMap<ChannelId, Open>, document: Id128) -> Vec<LinkId> {
     let named = document.to_string();
     // The announced compressor names its dictionary by hash.
@@ -118,7 +120,7 @@ pub(super) fn sources(open: &BTreeMap<ChannelId, Open>, document: Id128) -> Vec<
     open.values().filter(|open| has(&open.announcement)).filter_map(|open| Some(open.origin?.0)).collect()
 }
 
-/// The answer to a channel that is not relayed: this node's own, marked as such.
+/// Returns the answer to a channel that is not relayed: this node's own, marked as such.
 pub(super) fn unrelayed(here: &Answer) -> Answer {
     match here {
         Answer::Accept(count) | Answer::Renew(count) => Answer::Partial(*count, NOT_RELAYED.into()),
@@ -127,8 +129,8 @@ pub(super) fn unrelayed(here: &Answer) -> Answer {
     }
 }
 
-/// The joint answer of this node and of `others` links; `None` while it depends on a link that has
-/// not answered.
+/// Returns the joint answer of this node and of `others` links; `None` while it depends on a link
+/// that has not answered.
 pub(super) fn together(open: &Open, others: usize) -> Option<Answer> {
     let all = || open.here.iter().chain(open.answers.values());
     let reason = all().find_map(Answer::reason).map(str::to_owned);

@@ -31,25 +31,26 @@ use crate::engine::{Action, Disconnect, EngineError, Event, LinkInfo, LinkSink, 
 
 /// Size of the receive buffer while frames are small.
 const READ_BYTES: usize = 128 << 10;
-/// Small messages that came together are handed over together: at most so many, of at most so many
-/// bytes each.
+/// Small messages that arrive together are handed to the sink in one call: at most this many.
 const TOGETHER: usize = 32;
+/// The largest payload of a small message, in bytes.
 const SMALL: usize = 1 << 10;
-/// How long a peer may go on asking for answers and documents without reading those sent.
+/// How long a peer may request answers and documents without reading those that were sent.
 const REPLIES_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What became of a connection that has ended.
+/// The result of a connection that has ended.
 pub(super) struct Served {
-    /// How the peer introduced itself, if it did.
+    /// The peer's hello, if it arrived.
     pub(super) peer: Option<Hello>,
     /// The connection was a link.
     pub(super) was_link: bool,
 }
 
 impl Shared {
-    /// Serves a connection until it ends. A caller that closes without having sent a byte causes no
-    /// event: nodes probe a path that way before they take it over, and so do tools that watch
-    /// services. Nor does a second connection between two nodes of a mesh.
+    /// Serves a connection until it ends. An accepted connection that the peer closes without
+    /// having sent a byte causes no event: nodes probe a path that way before they take it over,
+    /// and so do tools that monitor services. A second connection between two nodes of a mesh
+    /// causes no event either.
     pub(super) fn serve(self: &Arc<Self>, connection: Connection, guest: Option<GuestId>) -> Served {
         let Connection { stream, address, host } = connection;
         let caller = host.filter(|_| guest.is_some());
@@ -76,7 +77,8 @@ impl Shared {
             }
             Ok(_) => {}
             Err(reason) => {
-                // Who has shown a certificate has sent bytes that the stream keeps to itself.
+                // A peer that has shown a certificate has sent bytes, but the TLS stream has
+                // consumed them.
                 let has_sent = reader.heard || matches!(reader.stream.principal(), Principal::Certificate(_));
                 let only_looked = !calling && !has_sent && matches!(reason, Disconnect::Lost(_));
                 let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
@@ -88,13 +90,13 @@ impl Shared {
         self.stop.forget(number);
         self.guests.leave(guest);
         if let Place::Mesh(rendezvous) = &self.place {
-            // The peer may have to be called.
+            // The mesh thread may have to call the peer again.
             rendezvous.wake();
         }
         Served { peer, was_link }
     }
 
-    /// Exchanges introductions.
+    /// Sends this node's hello and returns the peer's.
     fn greet(&self, reader: &mut Reader, calling: bool) -> Result<Hello, Disconnect> {
         let lost = |e: io::Error| Disconnect::Lost(e.to_string());
         let stream = reader.stream.clone();
@@ -103,7 +105,7 @@ impl Shared {
         }
         let mut hello = Vec::new();
         StreamEncoder::default().hello(&self.local.hello, &mut hello);
-        // A new connection takes these few bytes at once.
+        // The send buffer of a new connection has room for these few bytes.
         let written = stream.write(&hello).map_err(lost)?;
         if written < hello.len() {
             return Err(Disconnect::Lost("the hello could not be sent at once".into()));
@@ -114,7 +116,7 @@ impl Shared {
         })
     }
 
-    /// In a mesh, agrees with the peer whether this connection becomes the one link between the two
+    /// Agrees with the peer of a mesh whether this connection becomes the one link between the two
     /// nodes.
     fn seat(&self, reader: &mut Reader, peer: &Hello) -> Result<Option<Seat<'_>>, Disconnect> {
         let Place::Mesh(_) = &self.place else { return Ok(None) };
@@ -127,8 +129,9 @@ impl Shared {
                 let mut decision = Vec::new();
                 let frame = if seat.is_some() { Frame::Heartbeat } else { Frame::Bye };
                 StreamEncoder::default().control(&frame, &mut decision);
-                // Only the hello is before these two bytes, so there is room. A peer that was not
-                // answered in time, because this process was suspended, has gone by now.
+                // Only the hello was written before these two bytes, so there is room. If this
+                // process was suspended and did not answer in time, the peer has closed the
+                // connection by now.
                 reader.stream.write(&decision).map_err(|e| Disconnect::Lost(e.to_string()))?;
                 seat
             }
@@ -144,8 +147,9 @@ impl Shared {
         seat.map(Some).ok_or(Disconnect::Replaced)
     }
 
-    /// Whether nothing was heard over the link to this node. Its incarnation may be another one: it
-    /// is a time, and the clock may have been set back before the node restarted.
+    /// Returns whether the link to the peer's node is silent. The link may have another incarnation
+    /// of the node: incarnations are times, and the clock may have been set back before the node
+    /// restarted.
     fn is_silent(&self, peer: &Hello) -> bool {
         self.links().iter().any(|link| link.info.peer.node == peer.node && link.outbox.pulse.is_silent())
     }
@@ -191,7 +195,7 @@ impl Shared {
         sink.down();
         let reason = if self.stop.is_set() { Disconnect::Closed } else { reason };
         let count = link.outbox.unconfirmed().saturating_sub(again);
-        // A peer that ends the link itself after the goodbye has read everything before that.
+        // A peer that ends the link itself after the goodbye has read everything sent before.
         let is_read = match reason {
             Disconnect::Bye => true,
             Disconnect::Closed => !self.stop.is_cut(),
@@ -203,8 +207,8 @@ impl Shared {
         self.sink.event(Event::Disconnected { link: info, reason });
     }
 
-    /// Other links to the node at the end of a link. A node whose address has changed calls again.
-    /// Its former link, which is silent, would last until TCP gives up.
+    /// Returns the other links to the node at the end of `link`. A node whose address has changed
+    /// connects again. Its former link, which is silent, would last until TCP gives up.
     fn others_to(&self, link: &Link) -> Vec<Arc<Link>> {
         let LinkInfo { id, peer, .. } = &link.info;
         let is_other = |other: &&Arc<Link>| other.info.peer.node == peer.node && other.info.id != *id;
@@ -219,7 +223,7 @@ impl Shared {
                 shared.sink.event(match report {
                     Report::Dropped((topic, count)) => Event::Dropped { link: info(), topic: (*topic).into(), count },
                     Report::Silent(lease) => {
-                        // Calls that came before this link was last heard do not replace it.
+                        // Only a connection made after this link was last heard replaces it.
                         let is_new =
                             |other: &Arc<Link>| other.began.elapsed() < lease && !other.outbox.pulse.is_silent();
                         if shared.others_to(&link).iter().any(is_new) {
@@ -239,13 +243,13 @@ struct Reader {
     stream: Arc<dyn ByteStream>,
     decoder: StreamDecoder,
     inbox: Inbox,
-    /// A byte has come.
+    /// A byte has arrived.
     heard: bool,
 }
 
 impl Reader {
-    /// What `wanted` makes of the next frame, one of the first of a connection. Fails if it does
-    /// not come before `deadline`.
+    /// Waits for the next frame of a connection that is being set up, and returns what `wanted`
+    /// makes of it. Fails if the frame does not arrive before `deadline`.
     fn first<T>(
         &mut self,
         deadline: Instant,
@@ -282,7 +286,7 @@ impl Reader {
         self.stream.upgrade(patience).map_err(|error| Disconnect::Lost(error.to_string()))
     }
 
-    /// False if nothing came within the stream's time-out.
+    /// Reads bytes into the inbox. Returns false if nothing arrives within the stream's time-out.
     fn read(&mut self) -> Result<bool, Disconnect> {
         loop {
             match self.stream.read(self.inbox.room()) {
@@ -293,8 +297,8 @@ impl Reader {
                     return Ok(true);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // Not `TimedOut`, by which the system says that the peer does not answer its probes
-                // any more.
+                // Not `TimedOut`: the system reports it if the peer no longer answers keep-alive
+                // probes.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(Disconnect::Untrusted(e.to_string()));
@@ -308,7 +312,7 @@ impl Reader {
 const NO_TLS_HERE: &str = "the peer speaks TLS, and this node does not: use tls/ instead of tcp/, or give it an \
      identity for lan/";
 
-/// Whether these are the first bytes of TLS: a handshake or an alert, of version 3.
+/// Returns whether these are the first bytes of TLS: a handshake or an alert, of version 3.
 fn is_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [0x15 | 0x16, 3, ..])
 }
@@ -384,8 +388,8 @@ impl Receiver<'_> {
                     self.handle(frame)?;
                     used += more;
                     inbox.consume(used);
-                    // Before the next frame: a peer that does not read its answers must not ask for
-                    // many more.
+                    // Checked before the next frame: a peer that does not read its answers must not
+                    // request many more.
                     if !self.link.outbox.replies_leave(REPLIES_PATIENCE) {
                         return Err(Disconnect::Unread);
                     }
@@ -394,8 +398,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// Hands over the small messages at the front. Returns the bytes of their frames, and what
-    /// comes behind them.
+    /// Hands the small messages at the front of the inbox to the sink. Returns the size of their
+    /// frames in bytes, and the decoder's next step after them.
     #[inline]
     fn take_small<'b>(
         &mut self,
@@ -410,7 +414,8 @@ impl Receiver<'_> {
                     break None;
                 }
                 let rest = bytes.get(used..).unwrap_or_default();
-                // Each is put in its place at once: copying what was just written in parts is slow.
+                // Each branch pushes into `small` itself: copying a value whose parts were just
+                // written is slow.
                 let more = match decoder.message(rest) {
                     Some((envelope, payload, more)) => {
                         small.push((envelope, payload));
@@ -447,14 +452,15 @@ impl Receiver<'_> {
         }
     }
 
-    /// Whether a message is for this node. Passes it on to the other links if the peer has a right
-    /// to it.
+    /// Relays a message to the other links if the peer may send it. Returns whether the sink gets
+    /// the message.
     #[inline]
     fn is_taken(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
         !self.shared.stop.is_set() && self.relay(envelope, payload)
     }
 
-    /// Passes a message on to the other links. False if the peer has no right to it.
+    /// Relays a message to the other links, if its channel is relayed. Returns false if the peer
+    /// may not send it.
     #[inline]
     fn relay(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
         match self.relayed.get(envelope.channel) {
@@ -468,7 +474,7 @@ impl Receiver<'_> {
         let is_admitted = self.sink.admits(payload.len());
         if is_admitted {
             let envelope = Envelope { channel, ..*envelope };
-            // Fails only for messages that are too large, and the other links have the same limits.
+            // Fails only for messages that are too large. All links have the limits of this one.
             let _ = self.shared.distribute(&envelope, &mut Payload::Bytes(payload), Some(self.link.info.id));
         }
         is_admitted
@@ -519,7 +525,7 @@ impl Receiver<'_> {
                 self.link.outbox.confirmed(messages);
                 self.shared.assured_confirmed(self.link);
             }
-            // Whoever listens has other peers.
+            // A port that listens ignores this frame, since it has other peers.
             Frame::Relay if !self.shared.listens.load(atomic::Ordering::Acquire) => {
                 self.link.outbox.relayed();
                 self.shared.assured.relayed();
@@ -531,7 +537,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Notes that the peer publishes or subscribes, so that a full port displaces others first.
+    /// Notes that the peer publishes or subscribes, so that a full port displaces idle peers first.
     fn is_useful(&mut self) {
         if !std::mem::replace(&mut self.is_active, true) {
             self.shared.guests.rise(self.guest, Standing::Active);

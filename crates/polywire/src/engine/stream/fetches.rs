@@ -10,7 +10,7 @@ use crate::engine::LinkId;
 /// block those that wait for it.
 const AT_A_TIME: usize = 3;
 
-/// Who waits for which document, and who was asked for it.
+/// Which links wait for which document, and which links were asked for it.
 #[derive(Default)]
 pub(super) struct Fetches {
     fetches: BTreeMap<Id128, Fetch>,
@@ -85,7 +85,7 @@ impl Fetches {
         Some(wanted)
     }
 
-    /// Whether this link was asked and has not answered.
+    /// Returns whether this link was asked and has not answered.
     pub(super) fn is_asked(&self, document: Id128, from: LinkId) -> bool {
         self.fetches.get(&document).is_some_and(|fetch| fetch.asked.contains(&from))
     }
@@ -115,7 +115,8 @@ impl Fetches {
         Answered::Give(waiting)
     }
 
-    /// Removes a link, which waits for nothing and answers nothing any more.
+    /// Removes a link, which waits for nothing and answers nothing any more. Returns what to do for
+    /// the documents that it was asked for.
     pub(super) fn leave(&mut self, link: LinkId, sources: impl Fn(Id128) -> Vec<LinkId>) -> Vec<(Id128, Answered)> {
         for document in self.by_link.remove(&link).unwrap_or_default() {
             self.stop_waiting(document, link);
@@ -176,7 +177,7 @@ mod tests {
         let mut fetches = Fetches::default();
         assert_eq!(fetches.want(DOCUMENT, A, 8, || vec![B]), ask(&[B]));
         assert!(fetches.is_asked(DOCUMENT, B) && !fetches.is_asked(DOCUMENT, C) && !fetches.is_asked(Id128::ZERO, B));
-        // A second one waits for the same answer.
+        // A second link waits for the same answer.
         assert_eq!(fetches.want(DOCUMENT, D, 8, || unreachable!("it is asked for already")), ask(&[]));
         assert_eq!(fetches.answered(DOCUMENT, B, true, Vec::new), Answered::Give(vec![A, D]));
         assert!(!fetches.is_asked(DOCUMENT, B) && fetches.by_link.is_empty());

@@ -37,18 +37,17 @@ struct Guest {
 pub(super) enum Standing {
     /// It has not said hello.
     Stranger,
-    /// It has said hello, but neither announced nor accepted a channel. A quiet node that is sent
-    /// away comes back.
+    /// It has said hello, but neither announced nor accepted a channel. A quiet node whose
+    /// connection is closed connects again.
     Idle,
     /// It publishes or subscribes.
     Active,
 }
 
 impl Guests {
-    /// Admits a connection from a host. If `most` are there, one of them is closed first: the
-    /// oldest stranger, else the oldest idle peer, else the newest peer of the host that has the
-    /// most. `None` if nobody makes room, which is so if the newcomer's host would then have as
-    /// many as that one.
+    /// Admits a connection from a host. If there are `most` connections already, closes one first:
+    /// the oldest stranger, else the oldest idle peer, else the newest peer of the host that has
+    /// the most. Returns `None` if the newcomer's host would then have as many as that host.
     pub(super) fn admit(&self, stream: &Arc<dyn ByteStream>, host: Option<IpAddr>, most: usize) -> Option<GuestId> {
         let from = host.map(|host| host.to_canonical());
         let mut state = self.lock();
@@ -69,7 +68,7 @@ impl Guests {
         }
     }
 
-    /// Whether the connection was closed to make room for another.
+    /// Returns whether the connection was closed to make room for another.
     pub(super) fn is_displaced(&self, id: GuestId) -> bool {
         id.0.is_some() && self.lock().guests.iter().all(|guest| guest.id != id)
     }

@@ -12,17 +12,17 @@ use crate::engine::Held;
 
 /// Alignment of payloads.
 const ALIGN: usize = 8;
-/// How long a buffer that became larger than usual is kept. The system clears the pages of memory
-/// that is allocated anew, which takes longer than receiving what is put there.
+/// How long a buffer that became larger than usual is kept. The system clears newly allocated
+/// pages, which takes longer than receiving the bytes that are put there.
 const KEEP: Duration = Duration::from_secs(1);
 
 /// The buffer between a stream and the decoder.
 ///
 /// Each read after a pause starts at an offset where the payload is aligned if its header is as
-/// long as the previous one. The start of a frame that comes in pieces is moved to such an offset.
-/// Only large payloads after others in one read have to be copied ([`Aligned`]).
+/// long as the previous one. The start of a frame that arrives in pieces is moved to such an
+/// offset. Only large payloads after others in one read have to be copied ([`Aligned`]).
 ///
-/// Receivers may hold the buffer. Before the next read, another buffer then replaces it.
+/// Receivers may hold the buffer. The next read then uses another buffer.
 pub(super) struct Inbox {
     words: Arc<Vec<u64>>,
     start: usize,
@@ -31,14 +31,14 @@ pub(super) struct Inbox {
     header: Cell<usize>,
     /// Length of the buffer if no frame is larger.
     usual: usize,
-    /// More than that came since the last look.
+    /// More than `usual` bytes were in the buffer since the last check whether to free it.
     is_large: bool,
     /// When a larger buffer may be freed.
     kept_until: Instant,
 }
 
 impl Inbox {
-    /// A buffer of `usual` bytes.
+    /// Creates a buffer of `usual` bytes.
     pub(super) fn new(usual: usize) -> Self {
         Inbox {
             words: Arc::new(vec![0; usual.div_ceil(ALIGN)]),
@@ -51,7 +51,7 @@ impl Inbox {
         }
     }
 
-    /// Room for a read; never empty.
+    /// Returns the room for a read; never empty.
     pub(super) fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             self.start = pad(self.header.get());
@@ -61,13 +61,13 @@ impl Inbox {
         bytemuck::cast_slice_mut(self.own()).get_mut(end..).unwrap_or_default()
     }
 
-    /// The payload of the first frame, after `header` bytes, for receivers to hold.
+    /// Returns the payload of the first frame, after `header` bytes, for receivers to hold.
     pub(super) fn held(&self, header: usize, len: usize) -> Option<Held<'_>> {
         Held::new(&self.words, self.start + header, len)
     }
 
-    /// The buffer to write to. If somebody holds the present one, replaces it by a copy of the
-    /// bytes received and not consumed.
+    /// Returns the buffer to write to. If a receiver holds the present one, replaces it by a copy
+    /// of the bytes received and not consumed.
     fn own(&mut self) -> &mut Vec<u64> {
         if Arc::get_mut(&mut self.words).is_none() {
             let mut words = vec![0; self.words.len()];
@@ -86,7 +86,7 @@ impl Inbox {
         self.is_large |= self.end > self.usual;
     }
 
-    /// The bytes received and not consumed.
+    /// Returns the bytes received and not consumed.
     pub(super) fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(self.words.as_slice()).get(self.start..self.end).unwrap_or_default()
     }
@@ -101,8 +101,8 @@ impl Inbox {
         self.header.set(header);
     }
 
-    /// Makes room for a frame of `need` bytes. Grows by doubling as bytes come, so that a declared
-    /// length alone allocates little.
+    /// Makes room for a frame of `need` bytes. The buffer grows by doubling as bytes arrive, so
+    /// that a declared length alone allocates little.
     pub(super) fn prepare(&mut self, need: usize) {
         let have = self.end - self.start;
         let capacity = self.words.len() * ALIGN;
@@ -122,7 +122,7 @@ impl Inbox {
         (self.start, self.end) = (to, to + have);
     }
 
-    /// Frees the memory that a large frame took if no other has come for a while.
+    /// Frees the memory that a large frame took if no other large frame has arrived for a while.
     #[inline]
     pub(super) fn shrink(&mut self) {
         if self.start == self.end && self.words.len() > self.usual.div_ceil(ALIGN) {
@@ -157,7 +157,7 @@ fn pad(header: usize) -> usize {
 pub struct Aligned(Vec<u64>);
 
 impl Aligned {
-    /// The payload at an address divisible by 8, copied if need be.
+    /// Returns the payload at an address divisible by 8, copied if need be.
     #[inline]
     pub fn place<'a>(&'a mut self, payload: &'a [u8]) -> &'a [u8] {
         if payload.as_ptr().addr().is_multiple_of(ALIGN) {
@@ -203,7 +203,7 @@ mod tests {
         let len = room.len();
         room.fill(b'x');
         inbox.filled(len);
-        // The payload after this header wants the frame to start at 3.
+        // With this header, the frame has to start at 3 for its payload to be aligned.
         inbox.learn(5);
         inbox.start = 0;
         inbox.prepare(1000);

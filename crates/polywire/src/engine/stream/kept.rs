@@ -1,4 +1,5 @@
-//! The messages of one channel that a relay has not confirmed, in order. It has no lock or clock.
+//! The messages of one channel that a relay has not confirmed, in order. The table has no lock or
+//! clock.
 
 use std::collections::VecDeque;
 
@@ -10,16 +11,16 @@ use super::outbox::Progress;
 pub(super) struct Kept {
     messages: VecDeque<Message>,
     bytes: usize,
-    /// Of the first messages, those that are confirmed. Later ones refer to them.
+    /// The number of messages at the front that are confirmed. Later messages refer to them.
     confirmed: usize,
-    /// Their bytes.
+    /// The bytes of these confirmed messages.
     chain: usize,
     /// Messages forgotten so far.
     forgotten: u64,
-    /// The key frames among the messages, counted from the first message of all. Empty if no
-    /// message refers to another one.
+    /// The positions of the key frames among the messages, counted from the channel's first
+    /// message. Empty if no message refers to another one.
     keys: VecDeque<u64>,
-    /// Messages at the end whose `until` is not known.
+    /// The number of messages at the end whose `until` is not known yet.
     unsent: usize,
 }
 
@@ -27,8 +28,8 @@ struct Message {
     envelope: Envelope<'static>,
     extensions: Vec<u8>,
     payload: Vec<u8>,
-    /// The message is confirmed if so many are confirmed on the link. Means nothing in the last
-    /// `unsent` ones.
+    /// The message is confirmed once the peer has confirmed this many messages of the link. Not
+    /// valid in the last `unsent` messages.
     until: u64,
 }
 
@@ -39,27 +40,28 @@ impl Message {
 }
 
 impl Kept {
-    /// Bytes of the messages that are not confirmed.
+    /// Returns the number of bytes of the messages that are not confirmed.
     pub(super) fn open(&self) -> usize {
         self.bytes - self.chain
     }
 
-    /// Bytes of the messages that are kept only because later ones refer to them.
+    /// Returns the number of bytes of the messages that are kept only because later ones refer to
+    /// them.
     pub(super) fn chain(&self) -> usize {
         self.chain
     }
 
-    /// Messages so far, with those that are forgotten.
+    /// Returns the number of messages so far, including forgotten ones.
     pub(super) fn count(&self) -> u64 {
         self.forgotten + self.messages.len() as u64
     }
 
-    /// Whether so many of all messages are confirmed, or given up.
+    /// Returns whether the first `count` of all messages are confirmed or were discarded.
     pub(super) fn is_confirmed(&self, count: u64) -> bool {
         self.forgotten + self.confirmed as u64 >= count
     }
 
-    /// Forgets all messages, and gives how many there were.
+    /// Forgets all messages, and returns how many there were.
     pub(super) fn clear(&mut self) -> u64 {
         let count = self.messages.len() as u64;
         *self = Kept { forgotten: self.count(), ..Kept::default() };
@@ -70,7 +72,7 @@ impl Kept {
         self.messages.is_empty()
     }
 
-    /// Keeps a message. Where it stands on a link, [`Kept::sent_all`] says.
+    /// Keeps a message. [`Kept::sent_all`] sets its position on the link later.
     #[inline]
     pub(super) fn push(&mut self, envelope: &Envelope<'_>, payload: &[u8]) {
         if envelope.anchor == Some(envelope.sequence) {
@@ -87,7 +89,7 @@ impl Kept {
         self.unsent += 1;
     }
 
-    /// All messages have left on a link, as far as it was wanted.
+    /// Notes that a link has sent or queued all messages that its peer wants.
     #[inline]
     pub(super) fn sent_all(&mut self, progress: Progress) {
         if !progress.holds {
@@ -97,7 +99,7 @@ impl Kept {
         }
     }
 
-    /// Forgets what is confirmed, and what no other message refers to.
+    /// Forgets the messages that are confirmed and to which no kept message refers.
     #[inline]
     pub(super) fn confirmed(&mut self, progress: Progress) {
         if self.unsent > 0 && !progress.broken {
@@ -121,22 +123,22 @@ impl Kept {
         }
     }
 
-    /// Drops the oldest message. True if it was not confirmed.
+    /// Drops the oldest message. Returns true if it was not confirmed.
     pub(super) fn drop_oldest(&mut self) -> bool {
         let was_open = self.confirmed == 0;
         self.pop();
         was_open
     }
 
-    /// The link has ended: nothing has left or is confirmed on another one. Gives the number of
-    /// messages that were not confirmed.
+    /// Marks all messages as unsent and unconfirmed, because the link has ended. Returns the number
+    /// of messages that were not confirmed.
     pub(super) fn forget_progress(&mut self) -> u64 {
         let open = self.messages.len() - self.confirmed;
         (self.unsent, self.confirmed, self.chain) = (self.messages.len(), 0, 0);
         open as u64
     }
 
-    /// The messages, at most so many at a time.
+    /// Yields the messages in parts of at most `most`.
     pub(super) fn in_parts(&self, most: usize) -> impl Iterator<Item = Vec<(Envelope<'_>, &[u8])>> {
         let parts = (0..self.messages.len()).step_by(most);
         parts.map(move |first| {
@@ -169,7 +171,8 @@ mod tests {
 
     use super::*;
 
-    /// A link that was handed so many messages, of which so many are confirmed.
+    /// Returns the progress of a link that has sent or queued `handed` messages, of which
+    /// `confirmed` are confirmed.
     fn link(handed: u64, confirmed: u64) -> Progress {
         Progress { handed, confirmed, holds: false, broken: false }
     }
@@ -193,7 +196,7 @@ mod tests {
         kept.confirmed(link(5, 2));
         assert_eq!((numbers(&kept), kept.is_confirmed(2), kept.is_confirmed(3)), (vec![3, 4, 5], true, false));
         assert_eq!(kept.forget_progress(), 3);
-        // The next link has had none of them yet, whatever else it confirms.
+        // None of them was sent on the next link yet, whatever else that link confirms.
         kept.confirmed(Progress { broken: true, ..link(100, 100) });
         assert_eq!(numbers(&kept), [3, 4, 5]);
         kept.sent_all(link(3, 0));
@@ -223,7 +226,7 @@ mod tests {
         kept.confirmed(link(5, 5));
         let all = kept.chain();
         assert_eq!((numbers(&kept), kept.open(), kept.is_confirmed(5)), (vec![3, 4, 5], 0, true));
-        // Those that are confirmed are sent again as well, and do not count.
+        // Confirmed messages are sent again as well, but do not count.
         assert_eq!((kept.forget_progress(), kept.chain(), kept.open()), (0, 0, all));
         kept.sent_all(link(3, 0));
         sent(&mut kept, &[(6, Some(6))]);

@@ -20,8 +20,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Announces one of the port's channels. False if the peer may not subscribe to it: then the
-    /// announcement says so, and the peer gets no messages, whatever it answers.
+    /// Announces one of the port's channels. Returns false if the peer may not subscribe to it:
+    /// then the announcement says so, and the peer gets no messages, whatever it answers.
     pub(super) fn announce(
         &self,
         channel: ChannelId,

@@ -13,9 +13,9 @@ use super::{
 };
 use crate::engine::Event;
 
-/// Longest time between two looks at the rendezvous, in case it has missed a change.
+/// Longest time between two queries of the rendezvous, in case it has missed a change.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// Pause after the rendezvous could not say who is there.
+/// Pause after the rendezvous has failed to name the peers.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 impl Shared {

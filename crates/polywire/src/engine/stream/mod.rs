@@ -3,21 +3,21 @@
 //!
 //! An engine calls [`open`] with a [`Transport`] that finds peers at one address and yields
 //! [`ByteStream`]s, or [`open_mesh`] with a [`Rendezvous`] at which many nodes find each other. The
-//! resulting port does the rest: it writes and reads frames, introduces the ends to each other,
-//! announces channels, holds messages until they are wanted, queues and drops by the
-//! [`Overflow`](super::Overflow) policy, confirms, reconnects, relays, and closes.
+//! resulting port does the rest: it writes and reads frames, exchanges hello frames, announces
+//! channels, holds messages until the peer has answered, queues or drops messages by the
+//! [`Overflow`](super::Overflow) policy, confirms messages, reconnects, relays, and closes.
 //!
-//! Threads. A port has one thread that accepts or connects; a mesh has one for each. Each link has
-//! two: one reads and calls the [`LinkSink`](super::LinkSink), one writes what publishers left in
-//! the queue, sends heartbeats and checks whether the peer is alive. While the link keeps up,
-//! publishers write to the stream directly.
+//! Threads. A port has one thread that accepts or connects; the port of a mesh has one for each.
+//! Each link has two threads: one reads and calls the [`LinkSink`](super::LinkSink), the other
+//! writes what publishers left in the queue, sends heartbeats and checks whether the peer is alive.
+//! While the link keeps up, publishers write to the stream directly.
 //!
 //! Layers, each of which uses only those after it: `port` (open, accept, reconnect, close), `mesh`
 //! (calling the peers), `connection` (hello, frames received), `relay` (announcements, answers,
 //! documents), `shared` (the port's state, sending to all links), `link`, `outbox` (one link's
-//! sending side), `queue`, `pulse` (whether the peer lives), and `engine/delivery`. Tables without
-//! threads are `calls` (peers of a mesh to call), `seats` (the one link to each), `guests`
-//! (connections accepted), `channels` and `fetches`.
+//! sending side), `queue`, `pulse` (whether the peer is alive), and `engine/delivery`. Tables
+//! without threads are `calls` (peers of a mesh to call), `seats` (the one link to each peer),
+//! `guests` (connections accepted), `channels` and `fetches`.
 //!
 //! A transport over pipes within the process:
 //!

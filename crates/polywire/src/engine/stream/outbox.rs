@@ -35,23 +35,24 @@ pub(super) use progress::Progress;
 
 mod progress;
 
-/// Bytes written under the lock before others get a turn.
+/// The number of bytes that one call of `pump` writes, approximately.
 const PUMP_BYTES: usize = 256 << 10;
-/// Bytes of frames other than messages that may wait for a peer. Beyond that the link is broken
-/// off.
+/// Bytes of frames other than messages that may wait for a peer. If more wait, this end breaks the
+/// link.
 const CONTROL_BYTES: usize = 16 << 20;
-/// Why a link ends whose peer is silent.
+/// Why this end breaks the link to a silent peer.
 const MOVED: &str = "this machine does not have the link's address any more";
 
 /// The sending side of one link.
 pub(super) struct Outbox {
     stream: Arc<dyn ByteStream>,
     options: EngineOptions,
-    /// That of the port.
+    /// The pace of the port, which its links share.
     pace: Arc<Pace>,
     state: Mutex<Outgoing>,
     pub(super) pulse: Pulse,
-    /// Messages received, which the next heartbeat confirms; 0 if it has none to confirm.
+    /// The number of received messages that the next heartbeat confirms; 0 if there are none to
+    /// confirm.
     owed: AtomicU64,
     /// The peer relays.
     peer_relays: AtomicBool,
@@ -66,7 +67,7 @@ pub(super) struct Outbox {
 pub(super) enum Report {
     /// Messages were dropped.
     Dropped(Notice),
-    /// Nothing came from the peer for its lease.
+    /// Nothing arrived from the peer for this lease.
     Silent(Duration),
     /// The peer is heard again.
     Heard,
@@ -80,22 +81,23 @@ struct Outgoing {
     ids: BTreeMap<ChannelId, ChannelId>,
     /// Channels that the peer may not subscribe to: the link's id by the port's channel.
     denied: BTreeMap<ChannelId, ChannelId>,
-    /// Their topics by the link's id.
+    /// The topics of the denied channels, by the link's id.
     denied_topics: BTreeMap<ChannelId, Arc<str>>,
     queue: Queue,
     scratch: Vec<u8>,
     last_written: Instant,
     burst: Burst,
-    /// The stream takes no more for now; the flusher waits until it does.
+    /// The stream accepts no bytes for now; the flusher waits until it does.
     full: bool,
-    /// While the stream is full: a publisher tries to write again when this many bytes wait. If the
-    /// flusher alone wrote, a fast publisher would fill the whole queue, which no cache holds.
+    /// While the stream is full: a publisher tries to write again when this many bytes wait. If
+    /// only the flusher wrote, a fast publisher would fill the whole queue, which exceeds processor
+    /// caches.
     retry: usize,
-    /// A publisher has waited without result. The next ones do not wait, until half the queue is
+    /// A publisher has waited for room in vain. Publishers do not wait until half of the queue is
     /// free.
     stalled: bool,
-    /// Bytes that left the queue so far. A waiting publisher uses it to tell a slow peer from a
-    /// stuck one.
+    /// Bytes that have left the queue so far. With it, a waiting publisher distinguishes a slow
+    /// peer from a stuck one.
     written: u64,
     /// Messages written or queued.
     handed: u64,
@@ -174,7 +176,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Tells the peer of a channel that it gets no messages of.
+    /// Announces a denied channel, of which the peer gets no messages.
     pub(super) fn deny(&self, channel: ChannelId, start: Start, a: &Announcement) -> Result<(), FrameError> {
         let mut state = self.lock();
         let mut out = Vec::new();
@@ -185,12 +187,12 @@ impl Outbox {
         Ok(())
     }
 
-    /// The topic of the denied channel that the peer knows as `id`.
+    /// Returns the topic of the denied channel that the peer knows as `id`.
     pub(super) fn denied_topic(&self, id: ChannelId) -> Option<Arc<str>> {
         self.lock().denied_topics.get(&id).cloned()
     }
 
-    /// Ends one of the port's channels, after what is held for it.
+    /// Ends one of the port's channels, after the messages held for it have left.
     pub(super) fn retire(&self, channel: ChannelId) {
         let mut state = self.lock();
         if let Some(id) = state.denied.remove(&channel) {
@@ -217,9 +219,9 @@ impl Outbox {
         Some(channel)
     }
 
-    /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`, and adds
-    /// to `sent` what became of it. Returns the event that is due. Blocks only with
-    /// [`Overflow::Block`]. Fails if the message is too large.
+    /// Sends, queues, holds or drops a message of the port's channel `envelope.channel`, and counts
+    /// the outcome in `sent`. Returns the notice of dropped messages that is due, if any. Blocks
+    /// only with [`Overflow::Block`]. Fails if the message is too large.
     #[inline]
     pub(super) fn send(
         &self,
@@ -238,10 +240,10 @@ impl Outbox {
         Ok(notice)
     }
 
-    /// Writes what waits for others that are written together.
+    /// Writes the messages that waited to be written together ([`Turn::Together`]).
     pub(super) fn leave(&self) {
         let state = self.lock();
-        // The flusher writes what waits for other reasons.
+        // During a burst, the flusher writes the queue.
         if !state.burst.gathering {
             self.leave_in(state);
         }
@@ -253,9 +255,10 @@ impl Outbox {
         }
     }
 
-    /// Sends messages one after the other, and adds to `sent` what became of them. Those of a turn
-    /// at once are written together. `tell` gets the events that are due; it is called while others
-    /// may send on this link. Fails with the index of the first message that is too large.
+    /// Sends messages one after the other, and counts the outcomes in `sent`. With
+    /// [`Turn::AtOnce`], it writes them together. Passes each notice of dropped messages that is
+    /// due to `tell`, without holding the lock. Fails with the index of the first message that is
+    /// too large.
     #[inline]
     pub(super) fn send_all(
         &self,
@@ -277,7 +280,7 @@ impl Outbox {
         result
     }
 
-    /// Sends the messages from the one at an index on.
+    /// Sends the messages from `index` on.
     #[inline(never)]
     fn send_rest(
         &self,
@@ -305,9 +308,9 @@ impl Outbox {
         Ok(())
     }
 
-    /// Queues messages at the front that are of one channel, as long as they have room, nothing is
-    /// held or missing before them, and the queue is not due to be written. Adds what became of
-    /// them to `sent`, and gives how many they are.
+    /// Queues the first messages that belong to one channel, as long as the queue has room and is
+    /// not due to be written, and nothing is held or missing before them. Counts them in `sent`,
+    /// and returns how many they are.
     #[inline(always)]
     fn queue_some(
         &self,
@@ -347,8 +350,8 @@ impl Outbox {
         count
     }
 
-    /// Sends a message, whatever is in its way. Returns what became of it, and the event that is
-    /// due. Fails if the message is too large.
+    /// Sends, queues, holds or drops a message. Returns the outcome, and the notice of dropped
+    /// messages that is due, if any. Fails if the message is too large.
     #[inline(never)]
     fn send_in(
         &self,
@@ -386,8 +389,8 @@ impl Outbox {
         Ok((Outcome::Sent(subscribers), notice))
     }
 
-    /// Notes that `lost` messages up to `start` were lost before they came here, and reports it to
-    /// the peer.
+    /// Notes that `lost` messages up to `start` were lost before they reached this node. The next
+    /// message or the flusher reports it to the peer.
     pub(super) fn lose(&self, channel: ChannelId, start: Start, lost: u64) {
         self.lock().delivery.lose(channel, Missing { start, lost });
         self.work.notify_one();
@@ -401,10 +404,10 @@ impl Outbox {
         }
     }
 
-    /// The peer has promised a lease.
+    /// Notes the lease that the peer has promised.
     pub(super) fn promised(&self, milliseconds: u64) {
         self.pulse.promised(milliseconds);
-        // The flusher may sleep without looking after the peer.
+        // The flusher may be asleep, and would not check the peer's lease.
         let _state = self.lock();
         self.work.notify_one();
     }
@@ -418,8 +421,8 @@ impl Outbox {
         self.push_control(&mut state, &out, reply);
     }
 
-    /// Confirms to the peer how many of its messages were received. False, and nothing is sent,
-    /// while the stream is full.
+    /// Confirms to the peer how many of its messages were received. Returns false, and sends
+    /// nothing, while the stream is full.
     pub(super) fn confirm(&self, messages: u64) -> bool {
         let mut state = self.lock();
         if state.full {
@@ -432,19 +435,19 @@ impl Outbox {
         true
     }
 
-    /// Whether heartbeats confirm what was received. They are few, so that a thin stream in the
-    /// other direction costs no frame for each of its messages.
+    /// Returns whether heartbeats confirm received messages. Heartbeats are rare, so a thin stream
+    /// of received messages does not cost a frame in the other direction for each message.
     pub(super) fn confirms_by_heartbeats(&self) -> bool {
         self.options.thin && !self.options.lease.is_zero()
     }
 
-    /// Leaves it to the next heartbeat to confirm how many messages were received.
+    /// Sets the number of received messages that the next heartbeat confirms.
     pub(super) fn confirm_later(&self, messages: u64) {
         self.owed.store(messages, Ordering::Relaxed);
     }
 
-    /// Waits while more than one document of replies waits for the peer. Breaks the link off and
-    /// returns false if the peer takes nothing for `patience`.
+    /// Waits while the replies that wait for the peer exceed the size of one document. Breaks the
+    /// link and returns false if the peer reads nothing for `patience`.
     pub(super) fn replies_leave(&self, patience: Duration) -> bool {
         let mut state = self.lock();
         let (mut deadline, mut written) = (Instant::now() + patience, state.written);
@@ -461,21 +464,21 @@ impl Outbox {
                 self.pump(&mut state, PUMP_BYTES);
             }
         }
-        // On a link that broke by itself, received bytes may still be read.
+        // If the link broke by itself, the bytes received before may still be handled.
         state.reason.is_none()
     }
 
-    /// Why this end broke the link off, if it did.
+    /// Returns why this end broke the link off, if it did.
     pub(super) fn reason(&self) -> Option<Disconnect> {
         self.lock().reason.clone()
     }
 
-    /// Ends the link: there is another one to the same node.
+    /// Ends the link, because there is another link to the same node.
     pub(super) fn replace(&self) {
         self.end(&mut self.lock(), Disconnect::Replaced);
     }
 
-    /// Ends the link's sending side and wakes all who wait.
+    /// Ends the link's sending side and wakes all waiting threads.
     pub(super) fn break_off(&self) {
         self.lock().broken = true;
         self.work.notify_all();
@@ -483,7 +486,7 @@ impl Outbox {
     }
 
     /// Runs the flusher until the link ends: writes what publishers left in the queue, sends
-    /// heartbeats, and looks whether the peer lives.
+    /// heartbeats, and checks whether the peer is alive.
     pub(super) fn run_flusher(&self, tell: impl Fn(Report)) {
         let mut watch = Watch::new(self.options.lease, Instant::now());
         let mut state = self.lock();
@@ -499,10 +502,10 @@ impl Outbox {
         }
     }
 
-    /// Sends a heartbeat if one is due, and looks whether the peer lives.
+    /// Sends a heartbeat if one is due, and checks whether the peer is alive.
     fn beat(&self, state: &mut Outgoing, watch: &mut Watch) -> Option<Report> {
         let now = Instant::now();
-        // What waits in the queue is as good as a heartbeat once it leaves.
+        // A queued frame serves as a heartbeat once it leaves.
         if state.queue.is_empty() && !state.full && watch.is_due(now, state.last_written) {
             let mut out = Vec::new();
             let frame = match self.owed.swap(0, Ordering::Relaxed) {
@@ -521,7 +524,7 @@ impl Outbox {
             Finding::Silent(lease) => Report::Silent(lease),
             Finding::Heard => Report::Heard,
         };
-        // Publishers that wait for room do not wait for a silent peer.
+        // Wakes publishers that wait for room: they do not wait for a silent peer.
         self.room.notify_all();
         Some(report)
     }
@@ -531,8 +534,8 @@ impl Outbox {
             self.tell_lost(state);
         }
         if state.full {
-            // Bounded, as the link may be broken off meanwhile. The next write shows whether the
-            // stream is ready.
+            // Bounded, because the link may be broken off meanwhile. The next write shows whether
+            // the stream is ready.
             MutexGuard::unlocked(state, || self.stream.wait_writable(Duration::from_millis(100)));
             state.full = false;
             self.pump(state, PUMP_BYTES);
@@ -554,7 +557,8 @@ impl Outbox {
         }
     }
 
-    /// Writes what is gathered if the burst is over, or if publishers have not written lately.
+    /// Writes the gathered messages if the burst is over, or if no thread has written since the
+    /// flusher's last check.
     fn look(&self, state: &mut Outgoing) {
         state.burst.gathering = self.pace.look(&mut state.burst);
         let is_due = !state.burst.gathering || !state.burst.written;
@@ -564,7 +568,8 @@ impl Outbox {
         state.burst.written = false;
     }
 
-    /// Reports losses after the last queued message, which no message reports for now.
+    /// Reports to the peer the losses after the last message sent, which no later message reports
+    /// yet.
     fn tell_lost(&self, state: &mut Outgoing) {
         let mut out = Vec::new();
         for (id, Missing { start, lost }) in state.delivery.take_untold() {
@@ -576,8 +581,8 @@ impl Outbox {
         }
     }
 
-    /// Waits until everything has left, or `deadline`. True if it has. Does not wait for a silent
-    /// peer.
+    /// Waits until no message or frame waits any more, at most until `deadline`. Returns whether
+    /// that is so. Does not wait for a silent peer.
     pub(super) fn flush(&self, deadline: Instant) -> bool {
         let mut state = self.lock();
         loop {
@@ -644,7 +649,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Frames have come into the queue. Writes them, unless others are to follow.
+    /// Called after frames were queued. Writes them, unless more messages are to follow.
     #[inline]
     fn queued(&self, state: &mut Outgoing, turn: Turn) {
         if state.full {
@@ -690,10 +695,10 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    /// Queues a frame that is not a message; `reply` if the peer asked for it.
+    /// Queues a frame that is not a message. `reply`: the peer has requested it.
     fn push_control(&self, state: &mut Outgoing, frame: &[u8], reply: bool) {
         if state.queue.control_bytes() > CONTROL_BYTES {
-            // The peer asks for more than it reads.
+            // The peer requests more than it reads.
             return self.end(state, Disconnect::Unread);
         }
         state.queue.push_control(frame, reply);
@@ -745,7 +750,7 @@ impl Outbox {
 
     fn make_room(&self, state: &mut MutexGuard<'_, Outgoing>, size: usize) {
         if !state.full {
-            // What is only gathered makes room by leaving.
+            // Gathered messages make room when they are written.
             self.pump(state, PUMP_BYTES);
         }
         match self.options.overflow {
@@ -770,8 +775,8 @@ impl Outbox {
                 break;
             }
             if !state.full && !state.queue.is_empty() {
-                // Write as long as the stream takes bytes. Once it is full, the flusher continues.
-                // What is held waits for an answer, which needs the lock.
+                // Write as long as the stream accepts bytes. Once it is full, the flusher
+                // continues. Held messages wait for an answer, whose handling needs the lock.
                 self.pump(state, PUMP_BYTES);
             } else {
                 self.room.wait_for(state, left);
@@ -785,7 +790,8 @@ impl Outbox {
         for (held, id, missing) in leaving {
             let extensions = Extensions::parse(&held.extensions).unwrap_or_default();
             let envelope = Envelope { channel: id, extensions, ..held.envelope };
-            // Its size was checked when it was held. If the stream fails, the link ends.
+            // Fails only if the message is too large; it is dropped then. If the stream fails, the
+            // link ends.
             let _ = self.dispatch(state, &envelope, missing, &mut Payload::Bytes(&held.payload), turn);
         }
         self.finish_retiring(state);
@@ -822,12 +828,13 @@ impl Outgoing {
         self.queue.len() + self.delivery.held_bytes()
     }
 
-    /// Whether nothing waits.
+    /// Returns whether no frame is queued, no message is held, and no loss is unreported.
     fn has_left(&self) -> bool {
         self.queue.is_empty() && !self.delivery.is_holding() && !self.delivery.has_untold()
     }
 
-    /// Whether a message has room. One larger than the queue has, if nothing else waits.
+    /// Returns whether there is room for a message. One that is larger than the queue has room if
+    /// nothing else waits.
     #[inline]
     fn has_room(&self, size: usize, options: &EngineOptions) -> bool {
         let used = self.waiting_bytes();

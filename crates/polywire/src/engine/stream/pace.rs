@@ -1,6 +1,5 @@
 //! Decides when messages follow each other so closely that gathering them pays off. A port decides
-//! for all its links together: the time that it takes to write to one of them is no pause of the
-//! publisher.
+//! for all its links together: the time of writing to one link is no pause of the publisher.
 
 use std::{
     sync::{
@@ -14,38 +13,40 @@ use parking_lot::Mutex;
 
 use crate::engine::EngineOptions;
 
-/// A message of a burst comes at most this long after the port has handed the last one to its
-/// links. Messages that come together have this time each, because they were encoded meanwhile.
+/// A message continues a burst if it follows at most this long after the port has handed the
+/// previous one to its links. Messages published together have this time each, since they were
+/// encoded in it.
 const CALM: Duration = Duration::from_micros(2);
-/// It may come later, too: until one part in so many of the time which that handing over took has
-/// passed. The publisher then spends most of its time with writing.
+/// A later message also continues the burst if the pause is at most 1/`SHARE` of the time that
+/// handing over the previous message took. The publisher then spends most of its time writing.
 const SHARE: u32 = 4;
-/// A burst is over after so many looks of a flusher at few messages. At fewer, the publisher may
-/// only have waited for a processor.
+/// A burst is over after this many consecutive checks at which a flusher finds few new messages.
+/// After fewer checks, the publisher may only have waited for a processor.
 const LOOKS: u32 = 4;
 /// Longest time that messages are gathered, however many links a port has.
 const LONGEST_GATHER: Duration = Duration::from_millis(5);
 
-/// Recognises bursts of messages at one port. While messages are gathered, publishers do not look
-/// at the clock: the links' flushers look after them from time to time.
+/// Recognises bursts of messages at one port. While messages are gathered, publishers do not read
+/// the clock: the links' flushers check periodically whether the burst is over.
 pub(super) struct Pace {
     burst: u32,
     gather: Duration,
-    /// 0 unless messages wait for others. Else a new number with each look of a flusher and each
-    /// caller that comes or goes: odd in a burst, even if only callers have theirs wait.
+    /// 0 unless messages wait to be written together. Otherwise a number that changes with each
+    /// check of a flusher and each call of [`Pace::hold`]: odd in a burst, and even if messages
+    /// only wait for callers that publish several.
     gathering: Arc<AtomicU64>,
-    /// Messages of all bursts so far.
+    /// The number of messages of all bursts so far.
     gathered: AtomicU64,
     links: AtomicU64,
     row: Mutex<Row>,
     waits: Mutex<Waits>,
 }
 
-/// Why messages wait for others.
+/// Why messages wait to be written together.
 #[derive(Default)]
 struct Waits {
     in_burst: bool,
-    /// Callers that publish several messages, which are to leave together.
+    /// The number of callers that are publishing several messages, which are to leave together.
     held: usize,
     /// The last number of [`Pace::gathering`], without its lowest bit.
     number: u64,
@@ -59,27 +60,27 @@ struct Row {
     ended: Instant,
 }
 
-/// What is done with a message.
+/// When a message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It is written at once. It came at this time.
+    /// At once. The call to publish it began at this time.
     AtOnce(Instant),
-    /// It is gathered with others.
+    /// Later, by the flusher, with other messages of a burst.
     Gather,
-    /// It is written with others that a caller publishes together.
+    /// Together with others that a caller publishes.
     Together,
 }
 
-/// The link's part in a burst of its port.
+/// The state of one link in a burst of its port.
 #[derive(Default)]
 pub(super) struct Burst {
-    /// The flusher looks after gathered messages from time to time.
+    /// Messages are gathered, and the flusher checks periodically whether to write them.
     pub(super) gathering: bool,
-    /// What [`Pace::look`] needs: the messages of bursts at the last look, and the looks since then
-    /// at which few had come.
+    /// What [`Pace::look`] needs: the count of `gathered` messages at the last check, and the
+    /// number of consecutive checks at which few messages were new.
     pub(super) seen: u64,
     pub(super) quiet: u32,
-    /// Publishers wrote since the flusher's last look.
+    /// The queue was written since the flusher's last check.
     pub(super) written: bool,
 }
 
@@ -96,8 +97,8 @@ impl Pace {
         }
     }
 
-    /// Says what is done with messages that come together and go to `links` links. Follow it by
-    /// [`end`](Pace::end).
+    /// Decides when to write messages that are published together and go to `links` links. The
+    /// caller calls [`end`](Pace::end) after it has handed them over.
     #[inline]
     pub(super) fn begin(&self, messages: usize, links: usize) -> Turn {
         match self.gathering.load(Ordering::Relaxed) {
@@ -110,20 +111,21 @@ impl Pace {
         }
     }
 
-    /// Whether messages wait until a caller has published all of its own, and for nothing else.
+    /// Returns whether messages wait only until callers have published all of theirs, and not for a
+    /// burst.
     #[inline]
     pub(super) fn is_held(&self) -> bool {
         let number = self.gathering.load(Ordering::Relaxed);
         number > 0 && !is_burst(number)
     }
 
-    /// A caller begins to publish messages that are to leave together, or ends. Returns whether the
-    /// last one has ended.
+    /// Notes that a caller begins or ends to publish messages that are to leave together. Returns
+    /// whether the last such caller has ended.
     pub(super) fn hold(&self, begins: bool) -> bool {
         self.change(|waits| waits.held = if begins { waits.held + 1 } else { waits.held - 1 }) == 0 && !begins
     }
 
-    /// Changes why messages wait. Gives the number of callers for which they do.
+    /// Changes why messages wait. Returns the number of callers for which they wait.
     fn change(&self, change: impl FnOnce(&mut Waits)) -> usize {
         let mut waits = self.waits.lock();
         change(&mut waits);
@@ -153,14 +155,14 @@ impl Pace {
         &self.gathering
     }
 
-    /// Counts gathered messages. Of those that several threads publish at the same moment, some may
+    /// Counts gathered messages. If several threads publish at the same moment, some messages may
     /// not be counted: adding atomically costs as much as a lock.
     #[inline]
     fn count(&self, messages: usize) {
         self.gathered.store(self.gathered.load(Ordering::Relaxed) + messages as u64, Ordering::Relaxed);
     }
 
-    /// The message was handed to all links.
+    /// Notes that the messages of a turn were handed to all links.
     #[inline]
     pub(super) fn end(&self, turn: Turn) {
         if let Turn::AtOnce(began) = turn {
@@ -170,7 +172,7 @@ impl Pace {
         }
     }
 
-    /// The part of a link in a burst, from now on.
+    /// Returns the state of a link that begins to gather messages now.
     pub(super) fn burst_of_link(&self) -> Burst {
         Burst { gathering: true, seen: self.gathered(), ..Burst::default() }
     }
@@ -179,18 +181,19 @@ impl Pace {
         self.gathered.load(Ordering::Relaxed)
     }
 
-    /// How long a flusher waits before it looks after its link.
+    /// Returns how long a flusher waits between two checks of its link.
     pub(super) fn rest(&self) -> Duration {
         let links = u32::try_from(self.links.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         let most = LONGEST_GATHER.max(self.gather);
         self.gather.saturating_mul(links).min(most) / 2
     }
 
-    /// A flusher looks after a rest at the burst of its link. False if the burst is over, because
-    /// fewer messages than begin one came in each of some rests.
+    /// Called by a flusher after each [`rest`](Pace::rest). Returns false if the burst is over,
+    /// because fewer messages than begin a burst were new at each of the last checks.
     pub(super) fn look(&self, burst: &mut Burst) -> bool {
         let gathered = self.gathered();
-        // The count goes back if a thread was held up while it added: then messages have come, too.
+        // The count decreases if a thread was suspended while it added. Messages were published
+        // then, too.
         let is_quiet = gathered.wrapping_sub(burst.seen) < u64::from(self.burst);
         burst.quiet = if is_quiet { burst.quiet + 1 } else { 0 };
         burst.seen = gathered;
@@ -200,7 +203,7 @@ impl Pace {
     }
 }
 
-/// Whether a number of [`Pace::gathering`] is one of a burst.
+/// Returns whether a number of [`Pace::gathering`] says that there is a burst.
 #[inline]
 fn is_burst(number: u64) -> bool {
     number % 2 == 1
@@ -210,13 +213,13 @@ fn is_burst(number: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// The pace of a port with this many links, after messages that come this long after the last
-    /// one was written to all links.
+    /// Returns the pace of a port with `links` links, after `messages` messages, each of which was
+    /// published `pause` after the previous one was written to all links.
     fn after(messages: u32, links: usize, pause: Duration) -> Pace {
         after_calls(messages, 1, links, pause)
     }
 
-    /// The same after calls with so many messages each.
+    /// Returns the pace of a port after calls with `messages` messages each.
     fn after_calls(calls: u32, messages: usize, links: usize, pause: Duration) -> Pace {
         let pace = Pace::new(&EngineOptions::default());
         for _ in 0..calls {

@@ -1,4 +1,4 @@
-//! What a port hands to each of its links when it sends a message.
+//! The payload that a port hands to each of its links when it sends a message.
 
 use crate::engine::Loan;
 
@@ -6,7 +6,7 @@ use crate::engine::Loan;
 pub(super) enum Payload<'a> {
     /// In a loan, with room in front for the header.
     Loan(&'a mut Loan),
-    /// Anywhere.
+    /// In any other memory.
     Bytes(&'a [u8]),
 }
 

@@ -34,13 +34,14 @@ use crate::engine::{
     Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, rejections::Rejections, remedy,
 };
 
-/// How often a port looks whether links that end have gone.
+/// Interval at which `disconnect` checks whether the links have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Room before a lent payload, enough for any header without extensions.
 const HEADROOM: usize = 64;
-/// Threads of displaced connections that may still be ending. If more are, callers are turned away.
+/// The number of threads of displaced connections that may still be ending. While there are more,
+/// the port rejects new connections.
 const LEAVING: usize = 64;
-/// A larger buffer is freed instead of kept for the next loan.
+/// The largest buffer, in bytes, that is kept for the thread's next loan. Larger buffers are freed.
 const SPARE_BYTES: usize = 8 << 20;
 
 thread_local! {
@@ -52,8 +53,8 @@ thread_local! {
 ///
 /// Fails if the port cannot listen where `role` requires it, or cannot start its thread. With
 /// [`Role::Either`], fails if listening fails with [`io::ErrorKind::AlreadyExists`]: something else
-/// is at the address, to which nobody can connect. Listens before it returns, and connects
-/// afterwards.
+/// is at the address, and no node can connect to it. Starts to listen before it returns, and
+/// connects afterwards.
 pub fn open(
     transport: impl Transport,
     role: Role,
@@ -80,8 +81,8 @@ pub fn open(
 
 /// Opens a port that listens and keeps a link to every peer that `rendezvous` names.
 ///
-/// Two nodes have one link, also if both connect at the same time. Nothing is relayed. Fails if the
-/// port cannot listen, or cannot start its threads.
+/// Two nodes have one link, also if both connect at the same time. The port relays nothing. Fails
+/// if the port cannot listen, or cannot start its threads.
 ///
 /// Nodes of one process that meet at a table:
 ///
@@ -90,12 +91,12 @@ pub fn open(
 /// use polywire::{Node, engine::{Engine, EngineError, Local, Port, Properties, Sink}};
 /// use polywire::engine::stream::{self, Connection, Descriptors, Listener, Peer, Rendezvous};
 ///
-/// /// `table/ANY`: where they all sit, each with the callers that it has not accepted yet.
+/// /// `table/ANY`: each node of the process, with the callers that it has not accepted yet.
 /// struct Table;
 /// static TABLE: Mutex<BTreeMap<String, Vec<Descriptors>>> = Mutex::new(BTreeMap::new());
 /// static CHANGED: Condvar = Condvar::new();
 ///
-/// /// One node at the table, under the id that it introduces itself with.
+/// /// One node at the table, by the id in its hello.
 /// #[derive(Clone)]
 /// struct Place(String);
 ///
@@ -201,7 +202,7 @@ impl Port for StreamPort {
     }
 
     fn reserve(&self, size: usize) -> Loan {
-        // A thread that is ending has none any more.
+        // In a thread that is ending, `SPARE` may be destroyed already.
         let mut bytes = SPARE.try_with(Cell::take).unwrap_or_default();
         bytes.reserve(HEADROOM + size);
         Loan::new(bytes, HEADROOM)
@@ -351,9 +352,9 @@ impl Shared {
             if *role == Role::Either && !self.stop.is_set() {
                 match (self.listen(), &mut refused) {
                     (Ok(listener), _) => return self.accept(&listener),
-                    // Somebody else listens, and takes no calls yet.
+                    // Another node listens there, but does not accept connections yet.
                     (Err(cause), _) if cause.kind() == io::ErrorKind::AddrInUse => {}
-                    // The name cannot be resolved, which is the reason for not connecting, too.
+                    // The name cannot be resolved. Connecting has failed for the same reason.
                     (Err(cause), _) if cause.kind() == io::ErrorKind::HostUnreachable => {}
                     (Err(cause), Some(reason)) => {
                         *reason += &format!(", nor listen there: {cause}{}", remedy(&cause));
@@ -412,7 +413,8 @@ impl Shared {
 
     fn close(&self) {
         self.settle_assured(Instant::now() + self.local.options.linger);
-        // Peers that are no links yet are cut off; links get a goodbye and may linger.
+        // Connections that are not links yet are closed at once. Links get a goodbye and may
+        // linger.
         let first = self.stop.set();
         for link in self.links().iter().filter(|_| first) {
             link.say_goodbye(Instant::now() + self.local.options.linger);
@@ -425,7 +427,8 @@ impl Shared {
     }
 }
 
-/// Up to a quarter of the pause. Keeps nodes that lost the same peer from connecting all at once.
+/// Returns up to a quarter of the pause, so that nodes that lost the same peer do not connect all
+/// at once.
 fn jitter(pause: Duration) -> Duration {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
     pause.mul_f64(f64::from(nanos % 1000) / 4000.0)

@@ -1,25 +1,28 @@
 //! Whether the peer of a link is alive, by the lease that it promised. `spec/frame.md`, section 13,
 //! has the rules.
 //!
-//! The reading thread only counts its turns, which costs no look at the clock. The link's writing
-//! thread looks at the count from time to time, and sends this end's heartbeats.
+//! The reading thread only counts its turns, and does not read the clock. The link's writing thread
+//! checks the count periodically, and sends this end's heartbeats.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
-/// A shorter lease of a peer counts as this one, so that a peer cannot keep this end busy.
+/// The shortest lease. A shorter lease of a peer counts as this one, so that a peer cannot keep
+/// this end busy.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Heartbeats in a short lease, and looks at whether the peer was heard.
+/// The number of heartbeats in a short lease, and of checks in each lease whether the peer was
+/// heard.
 const BEATS: u32 = 4;
-/// In a longer lease there are two, as long as this is left for delays.
+/// Heartbeats of a longer lease are up to half of it apart, as long as this time is left for
+/// delays.
 const ROOM: Duration = Duration::from_secs(2);
 
-/// The liveliness of one link, as its threads and publishers share it.
+/// The liveliness of one link's peer, which the link's threads and publishers share.
 #[derive(Default)]
 pub(super) struct Pulse {
-    /// Odd while the reading thread handles what came, even while it reads.
+    /// Odd while the reading thread handles received bytes, even while it reads.
     turns: AtomicU64,
     /// The peer's lease in milliseconds; 0 if it promised none.
     lease_ms: AtomicU64,
@@ -27,43 +30,43 @@ pub(super) struct Pulse {
     silences: AtomicU64,
 }
 
-/// What a look at a [`Pulse`] finds, unless the peer is heard as before.
+/// The result of a check of a [`Pulse`], unless the peer is heard as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// Nothing came for the lease.
+    /// Nothing arrived for the lease.
     Silent(Duration),
-    /// Nothing has come since then.
+    /// The peer was silent before, and nothing has arrived since.
     StillSilent,
     /// The peer is heard again.
     Heard,
 }
 
 impl Pulse {
-    /// The reading thread has received something, and will handle it.
+    /// Notes that the reading thread has received something, and will handle it.
     #[inline]
     pub(super) fn received(&self) {
         self.turns.store(self.turns.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
     }
 
-    /// The reading thread has handled what it received, and will read.
+    /// Notes that the reading thread has handled what it received, and will read.
     #[inline]
     pub(super) fn reads(&self) {
         let turns = self.turns.load(Ordering::Relaxed);
         self.turns.store(turns + (turns & 1), Ordering::Relaxed);
     }
 
-    /// The peer has promised a lease; 0 revokes it.
+    /// Notes the lease that the peer has promised; 0 revokes it.
     pub(super) fn promised(&self, milliseconds: u64) {
         self.lease_ms.store(milliseconds, Ordering::Relaxed);
     }
 
-    /// Whether the peer is past its lease.
+    /// Returns whether the peer is past its lease.
     #[inline]
     pub(super) fn is_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
     }
 
-    /// How often the peer has been silent.
+    /// Returns how often the peer has been silent.
     pub(super) fn silences(&self) -> u64 {
         self.silences.load(Ordering::Relaxed)
     }
@@ -76,30 +79,31 @@ impl Pulse {
     }
 }
 
-/// What the writing thread remembers between two looks at a [`Pulse`].
+/// What the writing thread remembers between two checks of a [`Pulse`].
 pub(super) struct Watch {
-    /// This end's heartbeat follows the last frame after this time; `None` without a lease.
+    /// The time from the last frame sent to this end's heartbeat; `None` without a lease.
     beat: Option<Duration>,
     turns: u64,
     looked: Instant,
-    /// Time without a sign of the peer.
+    /// The time for which nothing has arrived from the peer.
     quiet: Duration,
 }
 
 impl Watch {
-    /// For an end that promised `lease`; zero promises nothing.
+    /// Creates the watch of an end that promised `lease`; zero promises nothing.
     pub(super) fn new(lease: Duration, now: Instant) -> Watch {
         let seldom = (lease / 2).min(lease.saturating_sub(ROOM));
         let beat = (!lease.is_zero()).then(|| seldom.max(lease / BEATS));
         Watch { beat, turns: 0, looked: now, quiet: Duration::ZERO }
     }
 
-    /// Whether a heartbeat is due, since the last frame left at `written`.
+    /// Returns whether a heartbeat is due, if the last frame left at `written`.
     pub(super) fn is_due(&self, now: Instant, written: Instant) -> bool {
         self.beat.is_some_and(|beat| now.saturating_duration_since(written) >= beat)
     }
 
-    /// How long the writing thread may sleep until the next heartbeat or look; `None` for any time.
+    /// Returns how long the writing thread may sleep until the next heartbeat or check; `None` for
+    /// any time.
     pub(super) fn rest(&self, pulse: &Pulse, now: Instant, written: Instant) -> Option<Duration> {
         let beat = self.beat.map(|beat| beat.saturating_sub(now.saturating_duration_since(written)));
         let look = pulse.lease().map(|lease| self.next_look(lease).saturating_sub(self.since_look(now)));
@@ -107,7 +111,7 @@ impl Watch {
         Some(rest.max(Duration::from_millis(1)))
     }
 
-    /// Looks whether the peer was heard, if the last look is long enough ago.
+    /// Checks whether the peer was heard, if the last check is long enough ago.
     pub(super) fn look(&mut self, pulse: &Pulse, now: Instant) -> Option<Finding> {
         let lease = pulse.lease();
         let step = self.next_look(lease.unwrap_or(SHORTEST));
@@ -126,7 +130,7 @@ impl Watch {
         if pulse.is_silent() {
             return Some(Finding::StillSilent);
         }
-        // If this process did not run itself, the time says nothing about the peer.
+        // If this process did not run, most of that time says nothing about the peer.
         self.quiet += passed.min(step * 2);
         let lease = lease.filter(|lease| self.quiet >= *lease)?;
         pulse.silent.store(true, Ordering::Relaxed);
@@ -153,8 +157,8 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// The findings of looks every quarter of the lease. The peer is heard before the looks of
-    /// these numbers.
+    /// Returns the findings of checks every quarter of the lease. The peer is heard before the
+    /// checks of these numbers.
     fn findings(pulse: &Pulse, looks: u64, heard: impl Fn(u64) -> bool) -> Vec<(u64, Finding)> {
         let start = Instant::now();
         let mut watch = Watch::new(LEASE, start);
@@ -183,7 +187,7 @@ mod tests {
     fn a_peer_without_a_lease_is_never_silent() {
         let pulse = Pulse::default();
         assert_eq!(findings(&pulse, 100, |_| false), []);
-        // Nor is one that revokes it.
+        // Nor is a peer that revokes its lease.
         pulse.promised(1000);
         assert_eq!(findings(&pulse, 4, |_| false), [(4, Finding::Silent(LEASE))]);
         pulse.promised(0);
@@ -213,13 +217,13 @@ mod tests {
         assert!(!watch.is_due(start + ms(249), start) && watch.is_due(start + ms(250), start));
         assert!(!watch.is_due(start + ms(400), start + ms(200)));
         assert_eq!(watch.rest(&pulse, start + ms(300), start + ms(200)), Some(ms(150)));
-        // A long lease has fewer.
+        // A long lease has fewer heartbeats.
         let beats = [2_000, 3_000, 5_000, 60_000].map(|lease| Watch::new(ms(lease), start).beat);
         assert_eq!(beats, [500, 1_000, 2_500, 30_000].map(|beat| Some(ms(beat))));
         let none = Watch::new(Duration::ZERO, start);
         assert!(!none.is_due(start + LEASE * 100, start));
         assert_eq!(none.rest(&pulse, start, start), None);
-        // The peer's lease alone makes the thread look, and a tiny one does not keep it busy.
+        // The peer's lease alone makes the thread check, and a tiny one does not keep it busy.
         pulse.promised(1);
         assert_eq!(none.rest(&pulse, start, start), Some(SHORTEST / BEATS));
     }

@@ -47,7 +47,7 @@ const TOGETHER: usize = 4 << 10;
 /// A frame in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// Its bytes.
+    /// Length of the whole frame, in bytes.
     pub(super) len: usize,
     /// The link's id for the channel, and the channel's position after the message; `None` for
     /// frames that must not be dropped.
@@ -55,7 +55,7 @@ pub(super) struct Mark {
 }
 
 impl Queue {
-    /// `droppable`: records what [`Queue::drop_oldest`] needs.
+    /// Creates an empty queue. `droppable`: it records what [`Queue::drop_oldest`] needs.
     pub(super) fn new(droppable: bool) -> Self {
         Queue { marks: droppable.then(VecDeque::new), ..Queue::default() }
     }
@@ -66,7 +66,7 @@ impl Queue {
         self.mark(frame.len(), sent, message);
     }
 
-    /// Adds a message, which `write` appends. Adds nothing if it fails.
+    /// Adds a message, which `write` appends. Adds nothing if `write` fails.
     #[inline]
     pub(super) fn push_message<E>(
         &mut self,
@@ -90,7 +90,7 @@ impl Queue {
         marks.push_back(Mark { len, message });
     }
 
-    /// Adds a frame that is not a message; `reply` if the peer asked for it.
+    /// Adds a frame that is not a message. `reply`: the peer has requested it.
     pub(super) fn push_control(&mut self, frame: &[u8], reply: bool) {
         let before = self.taken + self.bytes.len() as u64;
         self.push(frame, 0, None);
@@ -106,12 +106,12 @@ impl Queue {
         self.reply_bytes += if reply { len } else { 0 };
     }
 
-    /// Bytes of waiting frames that are not messages.
+    /// Returns the number of bytes of waiting frames that are not messages.
     pub(super) fn control_bytes(&self) -> usize {
         self.urgent.len() + self.control_bytes
     }
 
-    /// Bytes of waiting frames that the peer asked for, approximately.
+    /// Returns the number of bytes of waiting frames that the peer has requested, approximately.
     pub(super) fn reply_bytes(&self) -> usize {
         self.urgent.len() + self.reply_bytes
     }
@@ -211,11 +211,11 @@ impl Queue {
     }
 }
 
-/// Bytes in one piece, which come at the end and go at the front.
+/// A contiguous queue of bytes, which are appended at the end and removed at the front.
 #[derive(Debug, Default)]
 struct Bytes {
     all: Vec<u8>,
-    /// Those that have gone are still there.
+    /// The number of removed bytes that are still in `all`.
     gone: usize,
 }
 
@@ -233,7 +233,7 @@ impl Bytes {
         self.all.get(self.gone..).unwrap_or_default()
     }
 
-    /// To append to. What has gone makes room as soon as it is as much as what is left.
+    /// Returns the buffer to append to. Discards the removed bytes once they outnumber the others.
     #[inline]
     fn end(&mut self) -> &mut Vec<u8> {
         if self.gone > self.len() {
@@ -248,7 +248,7 @@ impl Bytes {
         self.gone = 0;
     }
 
-    /// Removes bytes at the front, as many at most as there are.
+    /// Removes up to `bytes` bytes at the front.
     fn remove(&mut self, bytes: usize) {
         self.gone = (self.gone + bytes).min(self.all.len());
         if self.is_empty() {
@@ -371,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Messages that came and messages reported as lost.
+    /// Returns the number of messages received, and of messages reported as lost.
     fn read(wire: &[u8], seed: u64) -> (u64, u64) {
         let (mut decoder, mut input, mut came, mut told) = (StreamDecoder::default(), wire, 0, 0);
         loop {

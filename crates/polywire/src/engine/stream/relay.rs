@@ -21,14 +21,14 @@ use super::{
 use crate::engine::{EngineError, Event, LinkId, LinkInfo};
 
 impl Shared {
-    /// Whether this port relays: it listens, and with [`Role::Either`].
+    /// Returns whether this port relays: it listens, and with [`Role::Either`].
     pub(super) fn relays(&self) -> bool {
         matches!(self.place, Place::One(_, Role::Either)) && self.listens.load(Ordering::Acquire)
     }
 
-    /// Opens a channel and announces it to every link but its origin. A port has as many channels
-    /// as a link may have; beyond that, a channel of the link that announced the most makes room,
-    /// and this fails if the newcomer's link would then have as many.
+    /// Opens a channel and announces it to every link but its origin. A port has at most as many
+    /// channels as a link may have. When it is full, a channel of the link that announced the most
+    /// is removed. Fails if the link of the new channel would then have as many as that link.
     pub(super) fn open_channel(
         &self,
         origin: Option<(LinkId, ChannelId)>,
@@ -54,7 +54,7 @@ impl Shared {
         for link in self.links().iter().filter(|link| origin.is_none_or(|(from, _)| from != link.info.id)) {
             match link.announce(channel, start, announcement) {
                 Ok(true) => {}
-                // Nobody waits for its answer.
+                // The answer of a link that may not subscribe is not waited for.
                 Ok(false) => _ = answers.insert(link.info.id, Answer::Decline),
                 Err(error) => without.push((link.info.clone(), error.to_string())),
             }
@@ -69,7 +69,8 @@ impl Shared {
         Ok(channel)
     }
 
-    /// Counts a channel that is not passed on. The event comes with the 1st, 2nd, 4th, 8th, ...
+    /// Counts a channel that was not announced to a peer, or not relayed. Reports the event for the
+    /// 1st, 2nd, 4th, 8th, ... such channel.
     pub(super) fn withhold(&self, link: &LinkInfo, topic: &str, reason: &str) {
         let total = {
             let mut channels = self.channels.lock();
@@ -82,8 +83,8 @@ impl Shared {
         }
     }
 
-    /// Reports to the writer of a relayed channel that made room that only this node has the
-    /// channel now.
+    /// Reports to the origin of a relayed channel, which was removed to make room, that only this
+    /// node receives the channel now.
     fn tell_displaced(&self, open: &Open) {
         let Some((link, channel)) = open.origin else { return };
         if let Some(answer) = &open.here {
@@ -102,8 +103,8 @@ impl Shared {
         }
     }
 
-    /// Announces every channel to a new link. It gets whatever is published after it has heard of
-    /// the channel.
+    /// Adds a link and announces every channel to it. The link gets the messages that are published
+    /// after the announcement.
     pub(super) fn join_links(&self, link: &Arc<Link>) {
         let mut channels = self.channels.lock();
         self.replace_links(|links| links.push(link.clone()));
@@ -145,7 +146,8 @@ impl Shared {
         self.links.store(Arc::new(changed));
     }
 
-    /// Passes on this node's answer to a channel of a link.
+    /// Sends this node's answer to a channel of a link; if the port relays, as part of the joint
+    /// answer.
     pub(super) fn answer_here(&self, link: LinkId, channel: ChannelId, answer: Answer) {
         if !self.relays() {
             return self.control(link, &Frame::Answer { channel, answer });
@@ -160,8 +162,8 @@ impl Shared {
         }
     }
 
-    /// Notes a link's answer to one of the port's channels. False if the channel is the port's own,
-    /// and not relayed.
+    /// Notes a link's answer to one of the port's channels. Returns false if the channel is not
+    /// relayed, but the port's own.
     pub(super) fn answered_there(&self, link: LinkId, channel: ChannelId, answer: &Answer) -> bool {
         let mut channels = self.channels.lock();
         let Some(open) = channels.open.get_mut(&channel) else { return false };
@@ -189,16 +191,16 @@ impl Shared {
         open.told = Some(all);
     }
 
-    /// Passes on to the other links that `lost` messages up to `start` were dropped before they
-    /// came here.
+    /// Reports to the other links that `lost` messages up to `start` were dropped before they
+    /// reached this node.
     pub(super) fn relay_loss(&self, channel: ChannelId, start: Start, lost: u64, from: LinkId) {
         for link in self.links().iter().filter(|link| link.info.id != from && lost > 0) {
             link.outbox.lose(channel, start, lost);
         }
     }
 
-    /// Asks the links that announced a document for it, on behalf of `link`. False if no link
-    /// announced it.
+    /// Requests a document for `link` from the other links that announced it. Returns false if
+    /// there are none, or if the port does not relay.
     pub(super) fn want_elsewhere(&self, link: LinkId, document: Id128) -> bool {
         if !self.relays() {
             return false;
@@ -214,8 +216,8 @@ impl Shared {
         true
     }
 
-    /// Passes a document on to the links that wait for it. Ignored unless `from` was asked for it;
-    /// bytes with another hash count as no document.
+    /// Passes a document on to the links that wait for it. Ignores it unless `from` was asked for
+    /// it; bytes with another hash count as no document.
     pub(super) fn supply_elsewhere(&self, from: LinkId, document: Id128, bytes: Option<&[u8]>) {
         if !self.relays() {
             return;

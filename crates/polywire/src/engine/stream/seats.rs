@@ -8,7 +8,7 @@ use polywire_core::{envelope::Id128, frame::Hello};
 
 use super::transport::ByteStream;
 
-/// The connections that are, or are about to be, the link to a node.
+/// For each node, the connection that is, or is about to be, the link to it.
 #[derive(Default)]
 pub(super) struct Seats {
     state: Mutex<Occupied>,
@@ -27,7 +27,7 @@ struct Occupant {
     stream: Arc<dyn ByteStream>,
 }
 
-/// The place of a connection, until it is dropped.
+/// The place of a connection as the link to a node. Dropping it frees the place.
 pub(super) struct Seat<'a> {
     seats: &'a Seats,
     node: Id128,
@@ -35,10 +35,10 @@ pub(super) struct Seat<'a> {
 }
 
 impl Seats {
-    /// Makes a connection the link to `peer`. A link to an earlier incarnation is ended first, and
-    /// one to the same or to a later incarnation if `yields` says so, which is told whether the
-    /// incarnation is the same; this waits for its end. `None` if there is a link that stays, or
-    /// one that does not end before `deadline`.
+    /// Makes a connection the link to `peer`. First ends a link to an earlier incarnation, and
+    /// waits for its end; also a link to the same or a later incarnation, if `yields` returns true.
+    /// The argument of `yields` says whether the incarnation is the same. Returns `None` if there
+    /// is a link that stays, or one that does not end before `deadline`.
     pub(super) fn take(
         &self,
         peer: &Hello,
@@ -65,7 +65,7 @@ impl Seats {
         Some(Seat { seats: self, node: peer.node, number })
     }
 
-    /// Whether this node has a link to that very node, or to a later incarnation of it.
+    /// Returns whether this node has a link to the peer in this incarnation or a later one.
     pub(super) fn has(&self, peer: &Hello) -> bool {
         self.lock().by_node.get(&peer.node).is_some_and(|occupant| occupant.incarnation >= peer.incarnation)
     }
@@ -98,7 +98,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Notes that it was shut down.
+    /// A stream that notes that it was shut down.
     #[derive(Default)]
     struct Stream(AtomicBool);
 

@@ -46,16 +46,16 @@ pub(super) struct Shared {
     pub(super) endpoint: Mutex<String>,
     pub(super) local: Local,
     pub(super) sink: Arc<dyn Sink>,
-    /// A change replaces the list, and is made only while `channels` is locked.
+    /// A change replaces the list, while `channels` is locked.
     pub(super) links: ArcSwap<Vec<Arc<Link>>>,
     pub(super) pace: Arc<Pace>,
     pub(super) channels: Mutex<Channels>,
     pub(super) assured: Assured,
     pub(super) guests: Guests,
     pub(super) rejections: Mutex<Rejections>,
-    /// Of a mesh.
+    /// For a mesh.
     pub(super) seats: Seats,
-    /// Of a mesh.
+    /// For a mesh.
     pub(super) calls: Mutex<Calls>,
     pub(super) stop: Stop,
     pub(super) threads: Threads,
@@ -85,14 +85,14 @@ impl Place {
 }
 
 impl Shared {
-    /// The links as they are now. Takes no lock, so publishers do not disturb each other.
+    /// Returns the links as they are now. Takes no lock, so publishers do not disturb each other.
     #[inline]
     pub(super) fn links(&self) -> Guard<Arc<Vec<Arc<Link>>>> {
         self.links.load()
     }
 
-    /// Sends a message to every link that wants it, except the one that it came from. Called by
-    /// publishers, and by the reading thread of a link that is relayed.
+    /// Sends a message to every link that wants it, except `from`, the link on which it arrived.
+    /// Called by publishers, and by the reading thread of a link whose messages are relayed.
     #[inline]
     pub(super) fn distribute(
         &self,
@@ -127,8 +127,8 @@ impl Shared {
         Ok(sent)
     }
 
-    /// Sends messages of this node to every link that wants them. They count as one for the pace,
-    /// which looks at the pauses between calls.
+    /// Sends messages of this node to every link that wants them. They count as one message for the
+    /// pace, which measures the pauses between calls.
     #[inline]
     pub(super) fn distribute_all(
         &self,
@@ -139,7 +139,8 @@ impl Shared {
             && let Some((first, _)) = messages.first()
             && let Some(line) = self.assured.line(first.channel)
         {
-            // A publisher has one channel at a port, or hands its messages over one by one.
+            // All messages are of one channel: a publisher with several channels sends them one by
+            // one.
             return self.distribute_all_assured(&line, messages, sent);
         }
         self.distribute_all_now(messages, sent)
@@ -165,17 +166,17 @@ impl Shared {
         failed.map_or(Ok(()), |(index, error)| Err((index, error.into())))
     }
 
-    /// The messages of a turn were handed to these links.
+    /// Notes that the messages of a turn were handed to these links.
     #[inline]
     fn end(&self, turn: Turn, links: &[Arc<Link>]) {
         self.pace.end(turn);
-        // The time in which they would wait may have ended before they were there.
+        // The last caller of `gather` may have ended before the messages were queued.
         if turn == Turn::Together && !self.pace.is_held() {
             links.iter().for_each(|link| link.outbox.leave());
         }
     }
 
-    /// Begins or ends a time in which messages wait for each other.
+    /// Begins or ends a time in which messages wait to be written together.
     pub(super) fn gather(&self, begins: bool) {
         if self.pace.hold(begins) {
             self.links().iter().for_each(|link| link.outbox.leave());
@@ -193,13 +194,14 @@ impl Shared {
         }
     }
 
-    /// A connection has not become a link. `host` is that of a caller.
+    /// Counts a connection that has not become a link. `host` is the peer's host if the peer has
+    /// connected to this node.
     pub(super) fn reject(&self, host: Option<IpAddr>, address: String, reason: Disconnect) {
         let event = self.rejections.lock().count(&called(host, &address), address, reason);
         event.into_iter().for_each(|event| self.sink.event(event));
     }
 
-    /// A connection has become a link.
+    /// Forgets the rejections of a peer whose connection has become a link.
     pub(super) fn linked(&self, host: Option<IpAddr>, address: &str) {
         self.rejections.lock().forget(&called(host, address));
     }
@@ -213,13 +215,14 @@ impl Shared {
     }
 }
 
-/// Messages for a link were dropped.
+/// Returns the event that reports messages dropped for a link.
 pub(super) fn dropped(link: &Link, (topic, count): Notice) -> Event {
     Event::Dropped { link: link.info.clone(), topic: (*topic).into(), count }
 }
 
-/// Callers are known by their hosts, as each call has a port of its own; those that are called by
-/// their addresses.
+/// Returns the name under which a peer's rejections are counted. A peer that connected to this node
+/// has its host's name, because each of its connections has another port. A peer that this node
+/// called has its address.
 fn called(caller: Option<IpAddr>, address: &str) -> String {
     caller.map_or_else(|| address.into(), |host| host.to_canonical().to_string())
 }

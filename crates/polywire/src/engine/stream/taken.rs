@@ -1,4 +1,4 @@
-//! What a link has brought, and how much of it is confirmed to the peer.
+//! Counts the messages received on a link, and confirms them to the peer.
 
 use std::{
     collections::VecDeque,
@@ -10,17 +10,17 @@ use super::{link::Link, shared::Shared};
 
 /// Received messages are confirmed at most this often, and at the latest after a pause this long.
 const CONFIRM_EVERY: Duration = Duration::from_millis(10);
-/// The longest such pause while links that messages were relayed to do not confirm them.
+/// The longest such pause while the links to which messages were relayed do not confirm them.
 const CONFIRM_RARELY: Duration = Duration::from_millis(160);
-/// Where heartbeats confirm what was received, so many messages are confirmed without waiting for
-/// one.
+/// If heartbeats confirm received messages, this many are confirmed without waiting for a
+/// heartbeat.
 const CONFIRM_AT: u64 = 256;
-/// While messages come without such a pause, the clock is read once in this many reads: reading it
-/// costs about as much as handing a message over.
+/// While messages arrive without such a pause, the clock is read once in this many reads of the
+/// stream: reading it costs about as much as handing a message to the sink.
 const LOOK_EVERY: u32 = 8;
 
-/// So many positions among messages that other links have not confirmed yet are remembered, so that
-/// some are confirmed while others wait.
+/// The most positions remembered among messages that other links have not confirmed yet. With
+/// several positions, some messages can be confirmed while later ones wait.
 const MARKS: usize = 32;
 
 /// Messages received on the link, and how many of them are confirmed to the peer.
@@ -30,14 +30,14 @@ pub(super) struct Taken {
     at: Instant,
     /// The read time-out is set, because messages wait to be confirmed.
     waits: bool,
-    /// That time-out.
+    /// The read time-out while `waits` is set.
     pause: Duration,
-    /// Reads since the clock was looked at.
+    /// Reads of the stream since the clock was read.
     reads: u32,
     relayed: Relayed,
 }
 
-/// How many of the messages have come to the links that they were relayed to.
+/// How many of the received messages were confirmed by the links to which they were relayed.
 #[derive(Default)]
 struct Relayed {
     arrived: u64,
@@ -45,16 +45,17 @@ struct Relayed {
     marks: VecDeque<Mark>,
 }
 
-/// So many messages have come if these links confirm what they were sent.
+/// A position among the received messages: the first `messages` have arrived everywhere once these
+/// links have confirmed what they were sent.
 struct Mark {
     messages: u64,
     sent: Vec<Sent>,
 }
 
-/// What a link was sent.
+/// How many messages were sent on a link before a [`Mark`].
 struct Sent {
     link: Arc<Link>,
-    /// So many messages. `None` as long as some are held.
+    /// `None` as long as the link holds messages.
     messages: Option<u64>,
 }
 
@@ -96,7 +97,7 @@ impl Taken {
             false => link.outbox.confirm_later(arrived),
         }
         if arrived < self.messages && !self.waits {
-            // The peers confirm when nothing comes here.
+            // The other peers may confirm while nothing arrives on this link.
             self.wait(link, Some(CONFIRM_RARELY));
         }
     }
@@ -116,7 +117,7 @@ impl Taken {
         }
     }
 
-    /// Called when nothing came within the read time-out.
+    /// Called when nothing arrived within the read time-out.
     #[cold]
     pub(super) fn idle(&mut self, shared: &Shared, link: &Link) {
         let before = self.confirmed;
@@ -136,14 +137,14 @@ impl Taken {
     }
 
     fn wait(&mut self, link: &Link, time: Option<Duration>) {
-        // If it cannot be set, the last messages before a pause stay unconfirmed.
+        // If the time-out cannot be set, the last messages before a pause stay unconfirmed.
         self.waits = link.stream.set_read_timeout(time).is_ok() && time.is_some();
     }
 }
 
 impl Relayed {
-    /// How many of the messages that have come on a link are confirmed by the links that they were
-    /// relayed to, or have come to this node alone.
+    /// Returns how many of the `messages` received on `from` are confirmed by the links to which
+    /// they were relayed. Without relaying, all of them count as confirmed.
     fn arrived(&mut self, messages: u64, shared: &Shared, from: &Link) -> u64 {
         if !shared.relays() {
             self.arrived = messages;
@@ -167,7 +168,8 @@ impl Relayed {
 
     fn mark(&mut self, mark: Mark) {
         if self.marks.len() == MARKS {
-            // Each one stands for those before it as well. The first one is confirmed next.
+            // Removes every second mark: each mark also covers the messages before it. The first
+            // mark stays, because it is confirmed next.
             let mut number = 0;
             self.marks.retain(|_| {
                 number += 1;

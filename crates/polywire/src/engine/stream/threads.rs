@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Interrupts what a port's threads wait for, so that they end.
+/// Interrupts the waits of a port's threads when the port closes, so that the threads end.
 #[derive(Default)]
 pub(super) struct Stop {
     set: AtomicBool,
@@ -26,7 +26,7 @@ struct Watched {
     number: u64,
     /// Closes a connection or wakes a listener.
     cut: Box<dyn Fn() + Send>,
-    /// Cut as soon as the stop is set; else only by [`Stop::cut`].
+    /// Call `cut` as soon as the stop is set; else only [`Stop::cut`] calls it.
     at_once: bool,
 }
 
@@ -35,8 +35,8 @@ impl Stop {
         self.set.load(Ordering::Acquire)
     }
 
-    /// Wakes sleepers and listeners, and closes connections that are no links yet. True the first
-    /// time.
+    /// Wakes sleeping threads and listeners, and closes connections that are not links yet. Returns
+    /// true the first time.
     pub(super) fn set(&self) -> bool {
         let watched = self.lock();
         let first = !self.set.swap(true, Ordering::AcqRel);
@@ -51,7 +51,7 @@ impl Stop {
         self.lock().iter().for_each(|watched| (watched.cut)());
     }
 
-    /// Whether connections were closed that were still in use.
+    /// Returns whether connections were closed that were still in use.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Acquire)
     }
@@ -68,8 +68,8 @@ impl Stop {
         number
     }
 
-    /// Exempts a connection from the cut at the stop: it is a link now and may linger. False if the
-    /// stop was set before.
+    /// Exempts a connection from being closed when the stop is set: it is a link now and may
+    /// linger. Returns false if the stop was set before.
     pub(super) fn established(&self, number: u64) -> bool {
         let mut watched = self.lock();
         for entry in watched.iter_mut().filter(|entry| entry.number == number) {
@@ -113,12 +113,13 @@ impl Threads {
         Ok(())
     }
 
-    /// Threads that run.
+    /// Returns the number of running threads.
     pub(super) fn count(&self) -> usize {
         *self.running.0.lock()
     }
 
-    /// Waits until all but the calling thread have ended, or `deadline`. True if they have.
+    /// Waits until all but the calling thread have ended, at most until `deadline`. Returns whether
+    /// they have.
     pub(super) fn wait(&self, deadline: Instant) -> bool {
         let own = usize::from(self.is_own());
         let (count, changed) = &*self.running;
@@ -138,7 +139,7 @@ impl Threads {
         }
     }
 
-    /// Whether the calling thread is one of them.
+    /// Returns whether the calling thread is one of the port's threads.
     pub(super) fn is_own(&self) -> bool {
         let me = thread::current().id();
         self.lock().iter().any(|handle| handle.thread().id() == me)

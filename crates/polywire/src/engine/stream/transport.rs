@@ -12,13 +12,14 @@ use polywire_core::frame::Hello;
 
 use crate::engine::Principal;
 
-/// One address of an engine: how its port finds the peer that listens there, or those that connect.
-/// [`open`](super::open) takes it and makes the port.
+/// One address of an engine: how its port finds the peer that listens there, or the peers that
+/// connect to it. [`open`](super::open) takes it and makes the port.
 pub trait Transport: Send + Sync + 'static {
-    /// Name of the engine, as in a wire. Threads have it in their names.
+    /// Returns the name of the engine, as in a wire. Threads have it in their names.
     fn name(&self) -> &'static str;
 
-    /// The address as `engine/address`. A listening port reports [`Listener::endpoint`] instead.
+    /// Returns the address as `engine/address`. A listening port reports [`Listener::endpoint`]
+    /// instead.
     fn endpoint(&self) -> String;
 
     /// Starts to listen. Called by [`open`](super::open), and with [`Role::Either`] by the port's
@@ -35,55 +36,56 @@ pub trait Transport: Send + Sync + 'static {
 
 /// A place where many nodes meet: how the port of a mesh finds its peers.
 /// [`open_mesh`](super::open_mesh) takes it and makes the port, which listens and keeps a link to
-/// every peer that is named here.
+/// every peer that [`Rendezvous::peers`] names.
 ///
 /// Which of two nodes connects does not matter, and both may: their ports keep one connection. It
 /// is enough if one of the two finds the other.
 pub trait Rendezvous: Send + Sync + 'static {
-    /// Name of the engine, as in a wire. Threads have it in their names.
+    /// Returns the name of the engine, as in a wire. Threads have it in their names.
     fn name(&self) -> &'static str;
 
-    /// The place as `engine/address`.
+    /// Returns the place as `engine/address`.
     fn endpoint(&self) -> String;
 
     /// Starts to listen and lets others find this node. Called once, by
     /// [`open_mesh`](super::open_mesh). [`Listener::close`] ends both.
     fn listen(&self) -> io::Result<Arc<dyn Listener>>;
 
-    /// The peers that are there now. This node may be among them. Must not block for long. An error
-    /// is told, and the links that exist stay.
+    /// Returns the peers that are present now. This node may be among them. Must not block for
+    /// long. The port reports an error, and keeps the links that it has.
     fn peers(&self) -> io::Result<Vec<Peer>>;
 
     /// Connects to a peer. The port calls again after a pause if this fails. `NotFound` and
-    /// `ConnectionRefused` mean that the peer has just gone, and are not told. May block for
+    /// `ConnectionRefused` mean that the peer has just gone, and are not reported. May block for
     /// [`EngineOptions::connect_timeout`](crate::engine::EngineOptions::connect_timeout).
     fn connect(&self, address: &str) -> io::Result<Connection>;
 
-    /// Waits until [`Rendezvous::peers`] may have changed, or [`Rendezvous::wake`], or `timeout`.
-    /// May return early.
+    /// Waits until [`Rendezvous::peers`] may have changed, [`Rendezvous::wake`] is called, or
+    /// `timeout` has passed. May return early.
     fn wait(&self, timeout: Duration);
 
-    /// Makes a running or else the next `wait` return.
+    /// Makes a running `wait` return, or the next one if none is running.
     fn wake(&self);
 }
 
 /// A node that a [`Rendezvous`] names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// What [`Rendezvous::connect`] takes; unique among the peers.
+    /// The address for [`Rendezvous::connect`]; unique among the peers.
     pub address: String,
-    /// How the node will introduce itself, if that is known. A node that has a link already is then
-    /// not called.
+    /// The hello that the node will send, if it is known. The port then does not call a node to
+    /// which it has a link.
     pub hello: Option<Hello>,
 }
 
-/// A place where callers arrive. The port's thread calls [`Listener::accept`] until the port
-/// closes, then [`Listener::close`].
+/// A listening endpoint. The port's thread calls [`Listener::accept`] until the port closes, then
+/// [`Listener::close`].
 pub trait Listener: Send + Sync {
-    /// `engine/address` for peers, including what the system chose, such as a port number.
+    /// Returns `engine/address` for peers, including what the system chose, such as a port number.
     fn endpoint(&self) -> String;
 
-    /// Waits for a caller; `None` if none came within about a second, or after [`Listener::wake`].
+    /// Waits for a connection; `None` if none arrived within about a second, or after
+    /// [`Listener::wake`].
     fn accept(&self) -> io::Result<Option<Connection>>;
 
     /// Makes a running or later `accept` return. Called once, by the thread that closes the port.
@@ -92,7 +94,8 @@ pub trait Listener: Send + Sync {
     /// Stops listening and removes what others could take for a listener, such as a file.
     fn close(&self);
 
-    /// Whether other machines can reach the listener, and callers do not prove who they are.
+    /// Returns whether other machines can reach the listener, and connect without proving who they
+    /// are.
     fn is_exposed(&self) -> bool {
         false
     }
@@ -102,7 +105,7 @@ pub trait Listener: Send + Sync {
 pub struct Connection {
     /// The byte stream.
     pub stream: Arc<dyn ByteStream>,
-    /// Address of the other end, for people.
+    /// Address of the other end, for display.
     pub address: String,
     /// The host of the other end. A full port that has no idle connection to close closes one of
     /// the host with the most connections
@@ -131,10 +134,11 @@ pub trait ByteStream: Send + Sync {
     /// thread calls it.
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// The connection has become a link: both ends have said hello, and neither has sent more. Each
-    /// calls it once, on the thread that reads, before it sends anything else. So a stream can
-    /// agree with its other end on another way for the bytes. May block for `patience`. If it
-    /// fails, the connection is closed. By default, nothing changes.
+    /// Called once when the connection has become a link: both ends have introduced themselves, and
+    /// neither has sent anything after that. Each end calls it on its reading thread, before it
+    /// sends anything else. A stream can thus agree with its other end on another way to transfer
+    /// the bytes. May block for `patience`. If it fails, the connection is closed. By default,
+    /// nothing changes.
     fn upgrade(&self, _patience: Duration) -> io::Result<()> {
         Ok(())
     }
@@ -149,20 +153,20 @@ pub trait ByteStream: Send + Sync {
     /// end of the stream. Blocked reads return. May be called more than once and from any thread.
     fn shutdown(&self, how: Shutdown);
 
-    /// Whether both ends are the same, as a TCP connection to the local port that the system chose
-    /// for the caller. Such a connection is closed.
+    /// Returns whether both ends are the same, as a TCP connection to the local port that the
+    /// system chose for the caller. Such a connection is closed.
     fn is_own_end(&self) -> bool {
         false
     }
 
-    /// Whether this machine has lost the address of this end, and would call the peer from another
-    /// one now. Then nothing comes over the stream any more, and the link ends. Called from time to
-    /// time while nothing is heard of the peer.
+    /// Returns whether this machine no longer has the local address of the stream, and would
+    /// connect to the peer from another one. Then nothing can arrive over the stream any more, and
+    /// the link ends. Called periodically while the peer is silent.
     fn has_moved(&self) -> bool {
         false
     }
 
-    /// Who the peer has proven to be. Called after the peer's first bytes were read.
+    /// Returns who the peer has proven to be. Called after the peer's first bytes were read.
     fn principal(&self) -> Principal {
         Principal::Anonymous
     }

@@ -1,4 +1,5 @@
-//! A node's identity as TLS uses it: read from the files, checked, and read again when they change.
+//! A node's identity as TLS uses it: the files are read and checked, and read again when they
+//! change.
 
 use std::{
     fs::{self, File},
@@ -24,8 +25,8 @@ use crate::{
     system,
 };
 
-/// What both ends say they speak, so that a node and another service never take each other for
-/// their own kind.
+/// The application protocol (ALPN) of both ends. With it, a node and another service never take
+/// each other for a service of their own kind.
 const PROTOCOL: &[u8] = b"polywire";
 /// Largest file that is read.
 const FILE_BYTES: u64 = 1 << 20;
@@ -39,15 +40,15 @@ pub(super) struct Credentials {
 
 struct State {
     configs: Configs,
-    /// Of the files when they were last read, with or without success.
+    /// The stamps of the files when they were last read, with or without success.
     stamps: [Option<Stamp>; 3],
 }
 
-/// What a handshake needs.
+/// The configurations for a handshake.
 #[derive(Clone)]
 pub(super) struct Configs {
     pub(super) client: Arc<ClientConfig>,
-    /// As `client`, but whatever host the certificate is for.
+    /// Like `client`, but accepts a certificate for any host.
     #[cfg(feature = "lan")]
     pub(super) member: Arc<ClientConfig>,
     pub(super) server: Arc<ServerConfig>,
@@ -70,14 +71,14 @@ impl Credentials {
         Ok(Credentials { files, named_by, state: Mutex::new(State { configs, stamps }) })
     }
 
-    /// The files, for a library that reads them itself.
+    /// Returns the files, for a library that reads them itself.
     #[cfg(any(feature = "dds-security", feature = "zenoh"))]
     pub(super) fn into_files(self) -> Files {
         self.files
     }
 
-    /// The configurations for the next handshake. If the files have changed since, they are read
-    /// again; if they are wrong now, the log says so once, and those read before stay in use.
+    /// Returns the configurations for the next handshake. If the files have changed, reads them
+    /// again. If they are wrong now, logs that once, and keeps the configurations that it has.
     pub(super) fn current(&self) -> Configs {
         let mut state = self.state.lock();
         let stamps = stamps(&self.files);
@@ -111,7 +112,7 @@ fn read(files: &Files, by: &NamedBy) -> Result<Configs, IdentityError> {
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build();
     let verifier = verifier.map_err(|error| content(&files.authority, &error))?;
     if let Some((own, between)) = chain.split_first() {
-        // What peers with the same authority would say of it.
+        // Peers with the same authority would check the node's certificate in this way.
         let valid = verifier.verify_client_cert(own, between, UnixTime::now());
         valid.map_err(|error| content(&files.certificate, &own_fault(&error, &files.authority)))?;
     }
@@ -128,7 +129,7 @@ fn read(files: &Files, by: &NamedBy) -> Result<Configs, IdentityError> {
         .with_client_auth_cert(chain.clone(), key.clone_key())
         .map_err(wrong_key)?;
     client.alpn_protocols = vec![PROTOCOL.into()];
-    // A resumed session would not look at certificates again.
+    // A resumed session would not check certificates again.
     client.resumption = Resumption::disabled();
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
@@ -177,7 +178,7 @@ fn roots(path: &Path) -> Result<RootCertStore, IdentityError> {
     Ok(roots)
 }
 
-/// Reads the private key, which nobody but the owner may read.
+/// Reads the private key. Fails if anybody but the owner can use the file.
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
     let unreadable = |cause| IdentityError::Read { path: path.into(), cause };
     if let Some(mode) = system::mode_for_others(&fs::metadata(path).map_err(unreadable)?) {

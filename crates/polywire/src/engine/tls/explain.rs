@@ -1,8 +1,8 @@
-//! Why a handshake failed, and what to do about it, in words for whoever runs the nodes.
+//! Texts that tell the operator of a node why a handshake failed, and what to do about it.
 
 use rustls::{AlertDescription, CertificateError, Error, pki_types::UnixTime};
 
-/// What a failure of TLS means.
+/// Explains an error of TLS.
 pub(super) fn failure(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(cause) => certificate("the peer's certificate", cause),
@@ -21,7 +21,7 @@ pub(super) fn failure(error: &Error) -> String {
 
 const NO_NODE: &str = "the peer speaks TLS, but is no node of Polywire";
 
-/// What is wrong with a certificate, and what to do.
+/// Explains what is wrong with a certificate, and what to do.
 pub(super) fn certificate(whose: &str, error: &CertificateError) -> String {
     use CertificateError as E;
     match error {
@@ -53,7 +53,7 @@ pub(super) fn certificate(whose: &str, error: &CertificateError) -> String {
     }
 }
 
-/// What the peer means by an alert.
+/// Explains an alert that the peer has sent.
 fn alerted(alert: AlertDescription) -> String {
     use AlertDescription as A;
     match alert {
@@ -72,21 +72,21 @@ fn alerted(alert: AlertDescription) -> String {
     }
 }
 
-/// The name in `DnsName("a")` or `IpAddress(1.2.3.4)`, as the library writes names.
+/// Returns the name in `DnsName("a")` or `IpAddress(1.2.3.4)`, as the library writes names.
 fn name_in(presented: &str) -> &str {
     let inner = presented.split_once('(').map_or(presented, |(_, inner)| inner);
     inner.trim_end_matches(')').trim_matches('"')
 }
 
-/// A moment in UTC, to the second: `2026-11-23T09:05:00Z`.
+/// Formats a moment in UTC, to the second: `2026-11-23T09:05:00Z`.
 fn moment(time: UnixTime) -> String {
     let (days, second) = (time.as_secs() / 86_400, time.as_secs() % 86_400);
     let (year, month, day) = date(days);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// The date so many days after 1970-01-01. Counts years from March on, so that the leap day is the
-/// last of its year, within eras of 400 years.
+/// Returns year, month and day of the date `days` days after 1970-01-01. Counts years from March
+/// on, so that the leap day is the last day of its year, within eras of 400 years.
 fn date(days: u64) -> (u64, u64, u64) {
     /// Days from 0000-03-01 to 1970-01-01.
     const TO_1970: u64 = 719_468;

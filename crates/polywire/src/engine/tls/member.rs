@@ -1,4 +1,4 @@
-//! Which listeners a caller takes that does not know their names: every one whose certificate an
+//! Which listeners a caller accepts that does not know their names: every one whose certificate an
 //! authority of the fleet signed.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-/// `client`, except that a certificate may be for any host.
+/// Returns a copy of `client` that accepts a certificate for any host.
 pub(super) fn config(client: &ClientConfig, roots: Arc<RootCertStore>) -> ClientConfig {
     let verifier = Arc::new(OfTheFleet { roots, provider: client.crypto_provider().clone() });
     let mut config = client.clone();
@@ -22,8 +22,8 @@ pub(super) fn config(client: &ClientConfig, roots: Arc<RootCertStore>) -> Client
     config
 }
 
-/// Checks who signed a certificate, for how long, and that the peer has its key. Does not check
-/// names: addresses come from DNS-SD, which anybody can answer, so they prove nothing.
+/// Checks who signed a certificate, that it is valid now, and that the peer has its key. Does not
+/// check names: addresses come from DNS-SD, which anybody can answer, so they prove nothing.
 #[derive(Debug)]
 struct OfTheFleet {
     roots: Arc<RootCertStore>,

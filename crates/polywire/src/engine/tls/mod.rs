@@ -1,9 +1,9 @@
-//! TLS 1.3 over TCP. Both sides prove who they are by certificates.
+//! TLS 1.3 over TCP. Both sides authenticate by certificates.
 //!
-//! The library `rustls` does the protocol. Here are the transport, in front of that of TCP; a byte
-//! stream within TLS (`stream`); the files that prove who a node is (`credentials`); whom a caller
-//! takes that knows no names (`member`); and what to say when they do not (`explain`). The room
-//! uses `engine/tcp` and `engine/sockets`.
+//! The library `rustls` implements the protocol. This module has the transport, which wraps the TCP
+//! transport. `stream` is a byte stream within TLS, `credentials` reads the files of a node's
+//! identity, `member` verifies the peers of a caller that knows no names, and `explain` has the
+//! texts for failed handshakes. The module uses `engine/tcp` and `engine/sockets`.
 //!
 //! ```
 //! use polywire::{engine::{tls::{Tls, TlsConnect, TlsListen}, Engine}, Node};
@@ -58,7 +58,7 @@ engine!(
 engine!(TlsListen, "tls-listen", Role::Listen, "0.0.0.0:7448", "TLS over TCP, listening", open);
 engine!(TlsConnect, "tls-connect", Role::Connect, "robot.example:7448", "TLS over TCP, connecting", open);
 
-/// The files of an identity, which have what they should now.
+/// Returns the files of an identity, after a check of their present content.
 #[cfg(any(feature = "dds-security", feature = "zenoh"))]
 pub(super) fn checked_files(identity: &Identity) -> Result<Files, IdentityError> {
     Credentials::read(identity).map(Credentials::into_files)
@@ -86,7 +86,7 @@ fn open(
     streams::open(transport, role, local, sink)
 }
 
-/// The name or IP address that the certificate of the listening side must be for.
+/// Returns the name or IP address that the certificate of the listening side must be for.
 fn host(address: &str) -> Result<ServerName<'static>, String> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -138,7 +138,7 @@ impl Listener for TlsListener {
         self.below.endpoint().replacen("tcp/", "tls/", 1)
     }
 
-    /// The connection's reading thread carries out the handshake, within
+    /// Accepts a connection. Its reading thread carries out the handshake, within
     /// [`EngineOptions::hello_timeout`](super::EngineOptions::hello_timeout).
     fn accept(&self) -> io::Result<Option<Connection>> {
         self.below.accept()?.map(|connection| accepted(connection, &self.credentials)).transpose()
@@ -153,8 +153,8 @@ impl Listener for TlsListener {
     }
 }
 
-/// TLS between nodes that call each other at addresses which no certificate names: each side takes
-/// every peer whose certificate an authority of the fleet signed. The engine `lan` uses it.
+/// TLS between nodes that call each other at addresses which no certificate names: each side
+/// accepts every peer whose certificate an authority of the fleet signed. The engine `lan` uses it.
 #[cfg(feature = "lan")]
 pub(super) struct Fleet(Credentials);
 
@@ -165,24 +165,25 @@ impl Fleet {
         Credentials::read(identity).map(Fleet)
     }
 
-    /// The side that was called. The connection's reading thread carries out the handshake.
+    /// Puts TLS over a connection that was accepted. The connection's reading thread carries out
+    /// the handshake.
     pub(super) fn accepted(&self, connection: Connection) -> io::Result<Connection> {
         accepted(connection, &self.0)
     }
 
-    /// The side that calls `host`. Carries out the handshake.
+    /// Puts TLS over a connection that was made to `host`, and carries out the handshake.
     pub(super) fn called(&self, connection: Connection, host: IpAddr, patience: Duration) -> io::Result<Connection> {
         called(connection, self.0.current().member, host.into(), patience)
     }
 }
 
-/// The side that was called.
+/// Puts TLS over a connection that was accepted. The handshake follows at the first reads.
 fn accepted(connection: Connection, credentials: &Credentials) -> io::Result<Connection> {
     let session = ServerConnection::new(credentials.current().server).map_err(io::Error::other)?;
     Ok(within(connection, session.into()).0)
 }
 
-/// The side that calls `host`, after the handshake.
+/// Puts TLS over a connection that was made to `host`, and carries out the handshake.
 fn called(
     connection: Connection,
     config: Arc<ClientConfig>,

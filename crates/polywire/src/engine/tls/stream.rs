@@ -1,12 +1,13 @@
 //! TLS over a byte stream: [`TlsStream`]. The transport in `mod.rs` makes it; the port's threads
-//! use it. It knows no files, sockets or addresses.
+//! use it. It uses no files, sockets or addresses itself.
 //!
-//! One lock guards the TLS connection. Nobody waits while holding it: the reading thread waits for
-//! bytes of the stream below without it, and writes below never block.
+//! One lock guards the TLS connection. No thread waits while it holds the lock: the reading thread
+//! waits for bytes of the stream below without it, and writes below never block.
 //!
-//! A record may leave in part, when the stream below is full. Its bytes can neither be taken back
-//! nor encrypted again. [`ByteStream::write`] then counts one byte less than it has encrypted, so
-//! that the caller comes back with that byte, and sends the rest of the record before it goes on.
+//! If the stream below is full, only a part of a record may leave. The bytes of the record can
+//! neither be taken back nor encrypted again. [`ByteStream::write`] then reports one byte less than
+//! it has encrypted. So the caller calls again with that byte, and this call sends the rest of the
+//! record first.
 
 use std::{
     io::{self, ErrorKind, Read as _, Write},
@@ -23,19 +24,19 @@ use crate::engine::{Principal, stream::ByteStream};
 
 /// Bytes that are encrypted at a time.
 const CHUNK: usize = 64 << 10;
-/// Bytes that are received at a time during the handshake, when nothing is known of the peer.
+/// Bytes that are received at a time during the handshake, while the peer is not authenticated.
 const HANDSHAKE_BYTES: usize = 4 << 10;
 /// Bytes that are received at a time after the handshake.
 const READ_BYTES: usize = 64 << 10;
-/// Longest wait for room below before the handshake looks at its deadline again.
+/// Longest wait for room in the stream below before the handshake checks its deadline again.
 const SEND_AGAIN: Duration = Duration::from_millis(20);
 
-/// A byte stream within TLS. The first reads carry out the handshake; what is written before its
-/// end leaves after it.
+/// A byte stream within TLS. The first reads carry out the handshake; bytes written before its end
+/// leave after it.
 pub(super) struct TlsStream {
     below: Arc<dyn ByteStream>,
     state: Mutex<State>,
-    /// Of the reading thread.
+    /// State of the reading thread.
     reading: Mutex<Reading>,
     peer: OnceLock<Principal>,
 }
@@ -44,7 +45,7 @@ struct State {
     tls: Connection,
     /// The handshake is over, and its bytes have left.
     is_settled: bool,
-    /// The next byte to be written is encrypted already: the caller has been told otherwise.
+    /// The next byte that the caller writes is encrypted already, though `write` did not report it.
     is_owed: bool,
     /// The sending direction is closed.
     is_closed: bool,
@@ -52,11 +53,11 @@ struct State {
 
 struct Reading {
     timeout: Option<Duration>,
-    /// Received from below; `from..to` is not yet decrypted.
+    /// Bytes received from the stream below; `from..to` is not yet decrypted.
     bytes: Vec<u8>,
     from: usize,
     to: usize,
-    /// Something has come.
+    /// A byte has arrived.
     has_heard: bool,
 }
 
@@ -79,8 +80,8 @@ impl TlsStream {
         self.below.set_read_timeout(reading.timeout)
     }
 
-    /// Sends what the handshake has to say. `None` once all of it is said; what comes from then on
-    /// is sent by those who write.
+    /// Sends the bytes of the handshake, and returns the result. Returns `None` once the handshake
+    /// is over and its bytes have left; writers send the bytes that the protocol adds later.
     fn settle(&self) -> Option<io::Result<()>> {
         let mut state = self.lock();
         if state.is_settled {
@@ -91,7 +92,7 @@ impl TlsStream {
         (!state.is_settled).then_some(sent)
     }
 
-    /// Sends what is encrypted.
+    /// Sends the encrypted bytes.
     fn send(&self, state: &mut State) -> io::Result<()> {
         while state.tls.wants_write() {
             if state.tls.write_tls(&mut Below(&*self.below))? == 0 {
@@ -101,8 +102,8 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Takes a step towards decrypted bytes: decrypts received ones, or receives some. `settling`
-    /// is what became of the bytes of the handshake, while it lasts.
+    /// Takes a step towards decrypted bytes: decrypts received bytes, or receives some first.
+    /// During the handshake, `settling` is the result of [`TlsStream::settle`].
     fn advance(
         &self,
         reading: &mut Reading,
@@ -122,15 +123,15 @@ impl TlsStream {
                 }
                 sent => sent?,
             }
-            // A peer may send byte by byte.
+            // Set before each read: a peer that sends byte by byte must not exceed the deadline.
             self.below.set_read_timeout(left(deadline)?)?;
             most = HANDSHAKE_BYTES;
         }
         reading.bytes.resize(most, 0);
-        // If reading fails, nothing is left of what was decrypted before.
+        // If the read fails, no range of earlier bytes must remain: they were decrypted before.
         (reading.from, reading.to) = (0, 0);
         reading.to = match self.below.read(&mut reading.bytes) {
-            // It closed before it had read what this side has to say.
+            // The peer closed before it had read the handshake bytes of this side.
             Err(e) if e.kind() == ErrorKind::ConnectionReset && is_settling => 0,
             read => read?,
         };
@@ -141,18 +142,18 @@ impl TlsStream {
         }
     }
 
-    /// Decrypts some of the received bytes, and answers what the protocol wants answered.
+    /// Decrypts some of the received bytes, and sends the answers that the protocol requires.
     fn decrypt(&self, reading: &mut Reading) -> io::Result<()> {
         let mut state = self.lock();
         let mut bytes = reading.bytes.get(reading.from..reading.to).unwrap_or_default();
         match state.tls.read_tls(&mut bytes)? {
-            // The peer has closed, and what follows is none of its.
+            // The peer has ended the TLS session. Bytes after that are not part of it.
             0 => reading.from = reading.to,
             taken => reading.from += taken,
         }
         let processed = state.tls.process_new_packets();
-        // Also the alert that tells the peer what was wrong. What does not leave now, the next
-        // write sends; that it cannot leave any more is no reason not to read what has come.
+        // This also sends the alert that reports an error to the peer. The next write sends what
+        // does not leave now. A failure here does not prevent reading what has arrived.
         let _ = self.send(&mut state);
         processed.map_err(|error| untrusted(explain::failure(&error)))?;
         if !state.tls.is_handshaking() && self.peer.get().is_none() {
@@ -161,12 +162,12 @@ impl TlsStream {
         Ok(())
     }
 
-    /// The stream below has ended.
+    /// Handles the end of the stream below.
     fn ended(&self, has_heard: bool) -> io::Result<()> {
         let mut state = self.lock();
         if state.tls.is_handshaking() {
             let reason = "the peer closed the connection before TLS was established: its log says why";
-            // Who has not said a byte has only looked whether somebody listens.
+            // A peer that has not sent a byte has only checked whether somebody listens.
             let kind = if has_heard { ErrorKind::PermissionDenied } else { ErrorKind::UnexpectedEof };
             return Err(io::Error::new(kind, reason));
         }
@@ -188,7 +189,8 @@ impl ByteStream for TlsStream {
             let mut state = self.lock();
             match state.tls.reader().read(buffer) {
                 Ok(count) => return Ok(count),
-                // The peer closed without a word. Frames say themselves whether more was to come.
+                // The peer closed without notice in TLS. The frames show whether more bytes were to
+                // follow.
                 Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e),
@@ -230,7 +232,8 @@ impl ByteStream for TlsStream {
             done += taken;
             match self.send(&mut state) {
                 Ok(()) if taken > 0 => {}
-                // Before the end of the handshake only so much is kept.
+                // Before the end of the handshake, the library buffers only a limited number of
+                // bytes.
                 Ok(()) if done == 0 => return Err(ErrorKind::WouldBlock.into()),
                 Ok(()) => break,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(state.owe(done)),
@@ -249,7 +252,7 @@ impl ByteStream for TlsStream {
             let mut state = self.lock();
             if !std::mem::replace(&mut state.is_closed, true) {
                 state.tls.send_close_notify();
-                // What is still to be sent is lost if the stream is full: nobody waits here.
+                // If the stream is full, the bytes that remain are lost: this call does not wait.
                 let _ = self.send(&mut state);
             }
         }
@@ -270,16 +273,16 @@ impl ByteStream for TlsStream {
 }
 
 impl State {
-    /// What to report as written if the record that has the last of `done` bytes has not left. A
-    /// single byte counts at once: there is none to come back with, and the next call, of whatever
-    /// kind, sends the rest of its record.
+    /// Returns how many bytes to report as written if the record with the last of `done` bytes has
+    /// not left. A single byte is reported at once: there is none with which the caller would call
+    /// again. The next call of any kind sends the rest of its record.
     fn owe(&mut self, done: usize) -> usize {
         self.is_owed = done > 1;
         done - usize::from(self.is_owed)
     }
 }
 
-/// Where records go.
+/// The stream below, to which TLS records are written.
 struct Below<'a>(&'a dyn ByteStream);
 
 impl Write for Below<'_> {
@@ -292,14 +295,14 @@ impl Write for Below<'_> {
     }
 }
 
-/// The time until `deadline`, as a time-out; fails when it is over.
+/// Returns the time until `deadline`, as a time-out. Fails with `WouldBlock` when it has passed.
 fn left(deadline: Option<Instant>) -> io::Result<Option<Duration>> {
     let Some(deadline) = deadline else { return Ok(None) };
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::WouldBlock.into()) } else { Ok(Some(left)) }
 }
 
-/// Who the peer has proven to be.
+/// Returns who the peer has proven to be.
 fn principal(tls: &Connection) -> io::Result<Principal> {
     let certificate = tls.peer_certificates().and_then(|chain| chain.first());
     let parsed = certificate.and_then(|der| webpki::EndEntityCert::try_from(der).ok());
@@ -308,7 +311,7 @@ fn principal(tls: &Connection) -> io::Result<Principal> {
     named.ok_or_else(|| untrusted("the peer's certificate has no DNS name, by which it would be known".into()))
 }
 
-/// An error that the port reports as [`Disconnect::Untrusted`](crate::engine::Disconnect).
+/// Returns an error that the port reports as [`Disconnect::Untrusted`](crate::engine::Disconnect).
 fn untrusted(reason: String) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, reason)
 }
@@ -326,7 +329,7 @@ mod tests {
     };
     use crate::engine::Identity;
 
-    /// One direction of a byte stream that takes as much as a seeded die says, often nothing.
+    /// One direction of a byte stream that accepts as many bytes as a seeded die says, often none.
     #[derive(Default)]
     struct Pipe {
         state: Mutex<(VecDeque<u8>, bool, u64)>,
@@ -415,7 +418,7 @@ mod tests {
         (Arc::new(TlsStream::new(here, client.into())), Arc::new(TlsStream::new(there, server.into())))
     }
 
-    /// Writes as the port does: what was not taken comes again, at the front of the next write.
+    /// Writes as the port does: bytes that were not accepted are at the front of the next write.
     fn write_all(stream: &TlsStream, mut bytes: &[u8], seed: &mut u64) {
         while !bytes.is_empty() {
             let most = bytes.len().min([1, 2, 3, 1000, 70_000, 200_000][die(seed, 6)]);
@@ -451,11 +454,13 @@ mod tests {
                     let reader = scope.spawn(|| read_all(stream));
                     scope.spawn(move || {
                         if salt == 1 {
-                            // As in the port: the side that connects shakes hands before it writes.
+                            // As in the port: the side that connects completes the handshake before
+                            // it writes.
                             until_connected(stream);
                         }
                         write_all(stream, &text(salt), &mut (seed + u64::from(salt)));
-                        // The last record may wait for room; the end comes behind it.
+                        // The last record may wait for room; the stream must not be closed before
+                        // it has left.
                         while stream.lock().tls.wants_write() {
                             let _ = stream.write(&[]);
                             stream.wait_writable(Duration::from_millis(1));

@@ -11,16 +11,16 @@ use polywire_core::multicast::Config;
 
 use super::super::{EngineOptions, Overflow};
 
-/// `HOST:PORT`, where to send and how.
+/// A parsed address `HOST:PORT?OPTIONS`: where to send, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) cast: Cast,
-    /// The addresses that the name stands for.
+    /// The addresses to which the host name resolves.
     pub(super) to: Vec<SocketAddr>,
     pub(super) interface: Option<Interface>,
     /// Hops that packets may take. `None` for the system's choice.
     pub(super) ttl: Option<u32>,
-    /// Whether members on the same host hear each other.
+    /// Whether members on the same host receive each other's packets.
     pub(super) is_looped: bool,
     pub(super) config: Config,
 }
@@ -109,7 +109,7 @@ impl Address {
 const OPTIONS: &str = "interface, ttl, loop, broadcast, packet, batch, batch-interval, rate, rate-interval, buffer, \
      window, nak, next-nak, burst, heartbeat, lease, patience";
 
-/// What the settings of the port say.
+/// Returns the protocol's configuration for the options of the port.
 fn config(options: &EngineOptions) -> Config {
     let mut config = Config {
         batch_interval: options.gather,
@@ -151,7 +151,7 @@ fn switch(value: &str) -> Result<bool, String> {
     }
 }
 
-/// A number and its unit.
+/// Splits a text into a number and its unit.
 fn quantity<T: FromStr>(value: &str) -> Option<(T, &str)> {
     let unit = value.find(|c: char| !c.is_ascii_digit())?;
     Some((value.get(..unit)?.parse().ok()?, value.get(unit..)?))

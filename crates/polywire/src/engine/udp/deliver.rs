@@ -1,5 +1,5 @@
-//! Hands to the node what the members have received. One thread at a time does it, without the
-//! port's lock: the node may call the port from there, or hold it up.
+//! Delivers what the members have received to the node. One thread at a time delivers, without the
+//! port's lock: the node may call the port from its callbacks, or block the thread.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ use super::{
 use crate::clock;
 
 impl Shared {
-    /// Hands over everything that is there, unless another thread does.
+    /// Delivers everything that was received, unless another thread is delivering.
     pub(super) fn deliver(&self, place: &mut Aligned) {
         let mut state = self.lock();
         if state.delivering.is_some() {
@@ -143,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// Notes a channel of the peer. Those beyond the limit are refused.
+    /// Records a channel that the peer has announced. Refuses channels beyond the limit.
     fn announced(&self, id: LinkId, sink: &dyn LinkSink, channel: ChannelId, start: Start, announcement: Announcement) {
         let limit = self.local.options.limits.channels;
         {
@@ -165,8 +165,8 @@ impl Shared {
         sink.announced(channel, start, &announcement);
     }
 
-    /// The peer says where its channel continues, which also says that it is for this node from
-    /// here on.
+    /// Handles a position of the peer's channel. A position without losses also opens the channel:
+    /// its messages are for this node from then on.
     fn positioned(&self, id: LinkId, sink: &dyn LinkSink, (channel, start): (ChannelId, Start), lost: u64) {
         let is_open = {
             let mut state = self.lock();
@@ -186,7 +186,7 @@ impl Shared {
         state.links.get(&id).and_then(|link| link.remote.get(&channel)).is_some_and(|known| known.is_open)
     }
 
-    /// A peer sent something that is no frame. It is told once.
+    /// Reports that a peer has sent a malformed frame, once for each link.
     fn reject(&self, id: LinkId, error: FrameError) {
         let mut state = self.lock();
         let Some(link) = state.links.get_mut(&id) else { return };

@@ -1,14 +1,14 @@
 //! UDP: unicast, broadcast and multicast, as best effort or reliable by NAK. `spec/udp.md` defines
 //! the packets; [`polywire_core::multicast`] has the protocol, without sockets.
 //!
-//! What nodes tell each other (announcements, answers, documents) is always reliable; the two
-//! engines differ in how they send messages.
+//! Control frames (announcements, answers, documents) are always reliable. The two engines differ
+//! in how they send messages.
 //!
 //! ```
 //! use polywire::{engine::{udp::{Udp, UdpReliable}, Engine}, Node};
 //! let properties = [Udp.properties(), UdpReliable.properties()];
 //! assert!(!properties[0].reliable && properties[1].reliable && properties.iter().all(|p| p.ordered));
-//! // In a pair, who is there first listens, and the system may choose the port.
+//! // In a pair, the node that opens first is the host, and the system may choose its port.
 //! let endpoint = Node::new().open("udp-reliable/127.0.0.1:0")?;
 //! assert!(endpoint.starts_with("udp-reliable/127.0.0.1:") && !endpoint.ends_with(":0"));
 //! # Ok::<(), polywire::NodeError>(())
@@ -33,7 +33,7 @@ use super::{Engine, EngineError, Local, Port, Properties, Sink};
 
 /// `udp/ADDR`: messages are sent once. They arrive in order, and some may be lost.
 pub struct Udp;
-/// `udp-reliable/ADDR`: messages that are lost are sent again.
+/// `udp-reliable/ADDR`: lost messages are retransmitted.
 pub struct UdpReliable;
 
 impl Engine for Udp {
@@ -92,7 +92,7 @@ fn open(
     let address = Address::parse(text, &local.options).map_err(bad)?;
     let failed = |cause| EngineError::System { endpoint: format!("{name}/{text}"), action: "open a socket", cause };
     let sockets = Sockets::open(&address, &local.options).map_err(failed)?;
-    // With the port number that the system chose.
+    // A host's endpoint contains the port number that the system chose.
     let options = text.split_once('?').map_or(String::new(), |(_, options)| format!("?{options}"));
     let endpoint = match sockets.place {
         Place::Host(bound) => format!("{name}/{bound}{options}"),

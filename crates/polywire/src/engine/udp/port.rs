@@ -1,8 +1,9 @@
-//! The port: what the node calls, and the two threads that serve the sockets.
+//! The port: the functions that the node calls, and the two threads that serve the sockets.
 //!
-//! One thread receives, and hands what came to the node. The other keeps the times. If the node
-//! holds up the first, the second receives too, so that confirmations and requests go on; what came
-//! then waits within the members' windows.
+//! The receiving thread receives packets and delivers messages to the node. The timer thread runs
+//! the members' timers. If the node blocks the receiving thread, the timer thread receives, too, so
+//! that acknowledgements and retransmission requests continue. The messages then wait within the
+//! members' windows.
 
 use std::{
     io,
@@ -30,9 +31,9 @@ use super::{
 };
 use crate::clock;
 
-/// A thread that hands over what came for so long counts as held up.
+/// After this time, a delivery counts as blocked by the node.
 const HELD_UP: Duration = Duration::from_millis(5);
-/// How often the timer thread looks for datagrams meanwhile.
+/// How often the timer thread polls for datagrams while a delivery is blocked.
 const LOOK: Duration = Duration::from_millis(2);
 
 pub(super) struct UdpPort(Arc<Shared>);
@@ -48,9 +49,9 @@ pub(super) struct Shared {
     sockets: Sockets,
     gate: Gate,
     state: Mutex<State>,
-    /// Something has left.
+    /// Notified when queued frames may have been sent.
     room: Condvar,
-    /// The timer thread has to look again.
+    /// Notified when the timer thread must check its deadlines again.
     timer: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -176,7 +177,8 @@ impl Port for UdpPort {
     fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
         let mut state = self.0.lock();
         if let Some(remote) = state.links.get_mut(&link).and_then(|link| link.remote.get_mut(&channel)) {
-            // An acceptance is followed by the peer's word from where on messages are for us.
+            // After an acceptance, the peer sends the position from which on messages are for this
+            // node.
             remote.is_open &= answer.accepts();
         }
         self.0.control(&mut state, link, &Frame::Answer { channel, answer });
@@ -296,10 +298,10 @@ impl Shared {
         state
     }
 
-    /// Holds a message back for a member that is not ready for it.
+    /// Holds a message until the member has answered.
     fn hold(&self, link: &mut Link, envelope: &Envelope<'_>, frame: &[u8], subscribers: u32) -> Outcome {
         match (self.messages, link.is_stalled) {
-            // What is sent once is not for those who come later.
+            // A best-effort message is not kept for peers that become ready later.
             (Reliability::BestEffort, _) => Outcome::Unwanted,
             (_, true) => {
                 link.delivery.drop_newest(envelope);
@@ -313,7 +315,8 @@ impl Shared {
         }
     }
 
-    /// Makes room for a message of so many bytes. False if it is to be dropped.
+    /// Makes room in the queue for a message of this many bytes. Returns false if the message must
+    /// be dropped.
     fn make_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -363,7 +366,7 @@ impl Shared {
         true
     }
 
-    /// Makes room in what is held for the members that have not answered.
+    /// Makes room among the messages that are held for members that have not answered.
     fn make_room_to_hold<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -411,12 +414,12 @@ impl Shared {
 
     // Driving the members.
 
-    /// Sends what can leave, and sees to it that the timer thread wakes in time.
+    /// Sends the packets that can be sent now, and ensures that the timer thread wakes in time.
     pub(super) fn pump(&self, state: &mut State, key: MemberId, now: Duration) {
         let limit = self.local.options.queue_bytes;
         let State { groups, links, planned, unreachable, .. } = state;
         let Some(group) = groups.get_mut(&key) else { return };
-        // What cannot be sent now is lost, and repaired.
+        // A packet that cannot be sent now is treated as lost on the network.
         group.pump(self.messages, now, |packet, to| self.send_packet(packet, to, unreachable));
         if group.outbox.bytes() <= limit / 2 {
             group.outbox.is_stalled = false;
@@ -442,7 +445,7 @@ impl Shared {
         }
     }
 
-    /// Reports that packets do not leave, or do not arrive: once for each reason in a row.
+    /// Reports that packets cannot be sent or do not arrive. Reports the same reason once in a row.
     fn report(&self, error: &io::Error, last: &mut Option<i32>) {
         let code = error.raw_os_error().or(Some(0));
         if std::mem::replace(last, code) != code {
@@ -484,7 +487,7 @@ impl Shared {
         }
     }
 
-    /// A datagram came. Gives the group that it belongs to, which is to be pumped.
+    /// Handles a datagram. Returns the group that it belongs to, which the caller must pump.
     fn arrived(&self, datagram: &[u8], from: SocketAddr) -> Option<MemberId> {
         let (now, mut state) = (clock::now(), self.lock());
         if state.is_closed {
@@ -501,7 +504,7 @@ impl Shared {
             Place::Host(_) => self.caller(&mut state, datagram, from, now)?,
         };
         let group = state.groups.get_mut(&key)?;
-        // What is damaged or foreign is dropped. A peer repeats what had to come.
+        // Damaged and foreign datagrams are discarded. A peer retransmits what must arrive.
         if group.member.handle_datagram(datagram, now).is_ok() {
             group.heard = now;
             state.unreachable = None;
@@ -509,7 +512,7 @@ impl Shared {
         Some(key)
     }
 
-    /// The group of a caller. Whoever calls from a new address is asked to prove it.
+    /// Returns the group of a caller. Challenges a caller with a new address to prove that address.
     fn caller(&self, state: &mut State, datagram: &[u8], from: SocketAddr, now: Duration) -> Option<MemberId> {
         let id = sender_of(datagram)?;
         if state.groups.get(&id).is_some_and(|group| group.to == from) {
@@ -564,15 +567,15 @@ impl Shared {
             if wait.is_zero() {
                 continue;
             }
-            // Exactly when a member wants it: a later time would look as if a member wanted more,
-            // and each message would wake this thread.
+            // `planned` is exactly the time that a member wants. With a later time, `pump` would
+            // find a member's timeout before it at each message, and would wake this thread.
             state.planned = wake;
             let rests = |state: &mut State| state.planned != Duration::ZERO && !state.is_closed;
             self.timer.wait_while_for(&mut state, rests, wait);
         }
     }
 
-    /// Forgets callers that are silent and have no link.
+    /// Removes the groups of callers that are silent and have no link.
     fn forget_callers(&self, state: &mut State) {
         if let Place::Host(_) = self.sockets.place {
             let (now, lease) = (clock::now(), self.config.lease);

@@ -23,29 +23,29 @@ use super::{
     address::{Address, Cast, Interface},
 };
 
-/// How long receiving waits before it looks at what else is to be done.
+/// The read timeout, after which the receiving thread checks whether there is other work.
 const WAIT: Duration = Duration::from_millis(250);
-/// Asked for unless the options say otherwise: packets arrive in bursts.
+/// The default size of the receive buffer in bytes: packets arrive in bursts.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// An opened address.
+/// The sockets of an opened address.
 #[derive(Debug)]
 pub(super) struct Sockets {
     receiving: UdpSocket,
     sending: UdpSocket,
     pub(super) place: Place,
-    /// Whether other machines can reach the receiving one.
+    /// Whether other machines can reach the receiving socket.
     pub(super) is_exposed: bool,
 }
 
-/// Whom the sockets reach.
+/// The peers that the sockets reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Everybody at this address.
+    /// All members of the group at this address.
     Group(SocketAddr),
-    /// Whoever calls here.
+    /// The callers of this node, which is the host at this address.
     Host(SocketAddr),
-    /// The host at this address.
+    /// The host at this address, of which this node is a caller.
     Caller(SocketAddr),
 }
 
@@ -76,15 +76,16 @@ impl Sockets {
         }
     }
 
-    /// Lets the system choose another address for this end. It keeps the one of a connected socket,
-    /// also if the machine has lost it.
+    /// Connects again, so that the system chooses another local address. A connected socket keeps
+    /// its local address even if the machine has lost it.
     fn connect_anew(&self, to: SocketAddr) -> io::Result<()> {
-        // Some systems report an error when they have done it.
+        // Some systems report an error although the call has succeeded.
         let _ = connect_unspec(&self.sending);
         self.sending.connect(to)
     }
 
-    /// Waits for a datagram, but not for long. In a pair, an error may be what became of a packet.
+    /// Waits for a datagram, at most for `WAIT`. In a pair, an error may also be the result of an
+    /// earlier packet.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         // Not the standard library's `recv_from`: it panics if the socket was shut down.
         let (len, _, from) = recvfrom(&self.receiving, buffer, RecvFlags::empty())?;
@@ -92,26 +93,27 @@ impl Sockets {
         Ok((len, from.ok_or(io::ErrorKind::NotConnected)?))
     }
 
-    /// Ends a wait for a datagram. Where the system does not, the end of the wait does.
+    /// Ends a wait for a datagram. On systems where this call does not end it, the read timeout
+    /// does.
     pub(super) fn wake(&self) {
         let _ = SockRef::from(&self.receiving).shutdown(Shutdown::Read);
     }
 
-    /// Whether a datagram is there.
+    /// Returns whether a datagram can be received at once.
     pub(super) fn has_datagram(&self) -> bool {
         let mut sockets = [PollFd::new(&self.receiving, PollFlags::IN)];
         matches!(poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
     }
 }
 
-/// Listens if the address is one of this machine and free, and calls it otherwise.
+/// Becomes the host if the address belongs to this machine and is free, and a caller otherwise.
 fn unicast(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Result<Sockets> {
     let socket = new(to, options)?;
     let place = match socket.bind(&to.into()) {
         Ok(()) => Place::Host(local(&socket)?),
         Err(_) if to.port() == 0 => return Err(io::ErrorKind::AddrNotAvailable.into()),
         Err(_) => {
-            // Connected: nobody else's packets come.
+            // A connected socket receives the packets of its peer only.
             socket.connect(&to.into())?;
             Place::Caller(to)
         }
@@ -124,7 +126,7 @@ fn unicast(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Re
     }
     let receiving = UdpSocket::from(socket);
     receiving.set_read_timeout(Some(WAIT))?;
-    // A connected socket takes packets of its peer alone.
+    // A connected socket receives the packets of its peer only.
     let is_exposed = matches!(place, Place::Host(bound) if !bound.ip().to_canonical().is_loopback());
     Ok(Sockets { sending: receiving.try_clone()?, receiving, place, is_exposed })
 }
@@ -132,7 +134,7 @@ fn unicast(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Re
 fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Result<Sockets> {
     let (receiving, sending) = (new(to, options)?, new(to, options)?);
     receiving.set_reuse_address(true)?;
-    // Elsewhere than on Linux the other option shares a port among members.
+    // On other systems than Linux, members share a port by this option.
     #[cfg(all(unix, not(target_os = "linux")))]
     receiving.set_reuse_port(true)?;
     if let Some(Interface::Name(name)) = &address.interface {
@@ -151,7 +153,7 @@ fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Resu
         }
         (Cast::Multicast, SocketAddr::V6(mut group)) => {
             let interface = interface_v6(address, group.scope_id())?;
-            // Groups of the link exist on each interface.
+            // Groups of link scope exist on each interface.
             group.set_scope_id(interface);
             receiving.bind(&SocketAddr::from(group).into())?;
             receiving.join_multicast_v6(group.ip(), interface)?;
@@ -190,7 +192,7 @@ fn new(to: SocketAddr, options: &EngineOptions) -> io::Result<Socket> {
     if to.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // The system may give less, which costs repairs.
+    // The system may grant a smaller buffer, which leads to more retransmissions.
     let _ = socket.set_recv_buffer_size(options.receive_buffer.unwrap_or(RECEIVE_BUFFER));
     options.send_buffer.map_or(Ok(()), |bytes| socket.set_send_buffer_size(bytes))?;
     Ok(socket)
@@ -208,7 +210,7 @@ fn interface_v4(address: &Address) -> io::Result<InterfaceIndexOrAddress> {
     })
 }
 
-/// 0 leaves the choice to the system.
+/// Returns the interface's index. 0 leaves the choice to the system.
 fn interface_v6(address: &Address, scope: u32) -> io::Result<u32> {
     match &address.interface {
         None if scope == 0 && address.to.iter().any(is_of_the_link) => {

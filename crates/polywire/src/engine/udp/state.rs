@@ -1,5 +1,5 @@
-//! What a port knows: its groups with their members, its links, its channels. Everything here is
-//! done under the port's lock, and nothing calls the node.
+//! The state of a port: its groups with their members, its links and its channels. All of this code
+//! runs under the port's lock, and none of it calls the node.
 
 use std::{
     collections::BTreeMap,
@@ -31,27 +31,28 @@ pub(super) struct State {
     pub(super) channels: BTreeMap<ChannelId, (Start, Arc<Announcement>)>,
     pub(super) last_channel: u32,
     pub(super) is_closed: bool,
-    /// Threads that gather messages, so that they leave together.
+    /// The number of threads that gather messages in order to send them together.
     pub(super) gathering: usize,
-    /// Since when a thread hands over what came.
+    /// When a thread began its current delivery to the node. `None` if no thread delivers.
     pub(super) delivering: Option<Instant>,
-    /// When the timer thread wakes.
+    /// The time at which the timer thread wakes.
     pub(super) planned: Duration,
-    /// Why the last packet could not be sent, as the system's number of the error.
+    /// The system's error number for the last failure to send or receive. `None` once a packet
+    /// arrives.
     pub(super) unreachable: Option<i32>,
     pub(super) rejections: Rejections,
-    /// Packets that groups have sent again which are gone.
+    /// The number of packets that removed groups have retransmitted.
     pub(super) retransmitted: u64,
 }
 
-/// A member and what waits to be sent through it.
+/// A member, and the frames that wait to be sent through it.
 pub(super) struct Group {
     pub(super) member: Member,
     pub(super) to: SocketAddr,
     pub(super) outbox: Outbox,
     pub(super) links: BTreeMap<MemberId, LinkId>,
     pub(super) heard: Duration,
-    /// Memory for a packet.
+    /// The buffer for an outgoing packet.
     packet: Vec<u8>,
 }
 
@@ -64,9 +65,10 @@ pub(super) struct Link {
     pub(super) delivery: Delivery<Held>,
     /// The peer's channels.
     pub(super) remote: BTreeMap<ChannelId, Remote>,
-    /// An offer of the peer, until its announcement comes.
+    /// An offer of the peer, until the announcement for the same channel arrives.
     pub(super) offered: Option<(ChannelId, Vec<u8>)>,
-    /// The wait for its answer was in vain: new messages are dropped until it answers.
+    /// The held messages fill the queue, and the peer has not answered: new messages are dropped
+    /// until it answers.
     pub(super) is_stalled: bool,
     /// A malformed frame of the peer was reported.
     pub(super) is_reported: bool,
@@ -75,12 +77,12 @@ pub(super) struct Link {
 /// A channel of a peer.
 pub(super) struct Remote {
     pub(super) announcement: Arc<Announcement>,
-    /// The peer has said that its messages are for this node from here on.
+    /// The peer has sent the position from which on the channel's messages are for this node.
     pub(super) is_open: bool,
 }
 
 impl State {
-    /// Of a port that takes at most `most` callers.
+    /// Creates the state of a port that accepts at most `most` callers.
     pub(super) fn new(most: usize) -> State {
         State {
             groups: BTreeMap::new(),
@@ -97,7 +99,7 @@ impl State {
         }
     }
 
-    /// A new link: every channel is announced to it.
+    /// Adds a link, and announces every channel to its peer.
     pub(super) fn add(&mut self, mut link: Link) {
         let Some(group) = self.groups.get_mut(&link.group) else { return };
         for (channel, (start, announcement)) in &self.channels {
@@ -136,7 +138,7 @@ impl State {
         }
     }
 
-    /// A peer answered a channel: what was held for it may leave.
+    /// Handles the peer's answer to a channel. Queues the messages that were held for the peer.
     pub(super) fn answered(&mut self, link: LinkId, channel: ChannelId, answer: &Answer) {
         let Some(link) = self.links.get_mut(&link) else { return };
         let Some(group) = self.groups.get_mut(&link.group) else { return };
@@ -160,7 +162,7 @@ impl State {
         end_channels(link, group);
     }
 
-    /// Queues a frame for a link.
+    /// Queues a control frame for a link. Returns the link's group.
     pub(super) fn control(&mut self, link: LinkId, frame: &Frame<'_>) -> Option<MemberId> {
         let link = self.links.get(&link)?;
         self.groups.get_mut(&link.group)?.outbox.control(Some(link.member), frame);
@@ -182,12 +184,12 @@ impl State {
         self.links.values().map(stats).collect()
     }
 
-    /// Whether everything has left.
+    /// Returns whether everything has been sent.
     pub(super) fn is_sent(&self) -> bool {
         self.groups.values().all(|group| group.outbox.is_empty() && group.member.is_sent())
     }
 
-    /// Whether everything has left and the peers have taken it.
+    /// Returns whether everything has been sent and the peers have acknowledged it.
     pub(super) fn is_taken(&self) -> bool {
         self.groups.values().all(|group| group.outbox.is_empty() && group.member.is_taken())
     }
@@ -198,7 +200,8 @@ impl Group {
         Group { member, to, outbox: Outbox::default(), links: BTreeMap::new(), heard: now, packet: Vec::new() }
     }
 
-    /// Hands what waits to the member while that has room, and its packets to `send`.
+    /// Passes the waiting frames to the member while it has room, and the member's packets to
+    /// `send`.
     pub(super) fn pump(&mut self, messages: Reliability, now: Duration, mut send: impl FnMut(&[u8], SocketAddr)) {
         loop {
             while self.member.has_room()
@@ -229,13 +232,13 @@ impl Group {
 }
 
 impl Link {
-    /// The event that is due for drops, if there is one.
+    /// Returns the event that reports dropped messages, if one is due.
     pub(super) fn notice(&mut self) -> Option<Notice> {
         self.delivery.notice(Instant::now())
     }
 }
 
-/// Tells the peer of channels that have ended.
+/// Informs the peer about channels that have ended.
 fn end_channels(link: &mut Link, group: &mut Group) {
     for (channel, missing) in link.delivery.ended() {
         if let Some(missing) = missing {
@@ -249,12 +252,12 @@ fn announce(channel: ChannelId, start: Start, announcement: &Announcement) -> Fr
     Frame::Announce { channel, start, announcement: Box::new(announcement.clone()) }
 }
 
-/// A member for a port.
+/// Creates a member for a port.
 pub(super) fn member(config: &Config, hello: polywire_core::frame::Hello) -> Member {
     Member::new(config.clone(), hello, random())
 }
 
-/// A random number, from the keys that the standard library draws for hashing.
+/// Returns a random number, which comes from the random keys of the standard library's hashing.
 pub(super) fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(Instant::now().elapsed().as_nanos())

@@ -14,17 +14,17 @@ use super::{
     pace::Express,
 };
 
-/// After so many messages without a pause, the next ones leave in batches.
+/// After this many messages without a pause, the next ones leave in batches.
 const BURST: u32 = 16;
 /// The most locators that an address may name.
 const MOST: usize = 64;
-/// What locators begin with whose connections need certificates.
+/// The prefix of locators whose connections need certificates.
 const TLS: &str = "tls/";
-/// The variable of the environment with the domain of ROS 2, and the largest one.
+/// The environment variable with the domain of ROS 2, and the largest domain.
 const ROS_DOMAIN: &str = "ROS_DOMAIN_ID";
 const LAST_DOMAIN: u32 = 232;
 
-/// What a session is in Zenoh's network.
+/// The role of a session in Zenoh's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Peer,
@@ -35,12 +35,13 @@ pub(super) enum Mode {
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     mode: Mode,
-    /// Where to connect to, and where to listen. The configuration decides if there is none.
+    /// The locators to connect to, and those to listen at. Zenoh's configuration decides if there
+    /// are none.
     connect: Vec<String>,
     listen: Vec<String>,
     /// Zenoh's configuration file.
     config: Option<String>,
-    /// Whether others are found by multicast, and through those that are connected.
+    /// Whether other sessions are discovered by multicast, and through connected sessions.
     is_scouting: Option<bool>,
     is_gossiping: Option<bool>,
     /// Which messages leave at once, not in a batch with others.
@@ -102,12 +103,13 @@ impl Address {
         self.connect.iter().chain(&self.listen)
     }
 
-    /// Whether the node and its peers prove who they are.
+    /// Whether the node and its peers authenticate each other by certificates.
     pub(super) fn is_tls(&self) -> bool {
         self.locators().any(|locator| locator.starts_with(TLS))
     }
 
-    /// Whether the node's own files prove who it is. A configuration file has others.
+    /// Whether the session needs the node's identity files. A configuration file names its own
+    /// files.
     pub(super) fn needs_identity(&self) -> bool {
         self.is_tls() && self.config.is_none()
     }
@@ -138,8 +140,8 @@ impl Address {
         Ok(())
     }
 
-    /// Replaces the port 0 of locators to listen at by one that is free, so that others can be
-    /// told. Returns the address with these ports.
+    /// Replaces port 0 of the locators to listen at by a free port, so that others can be informed
+    /// of it. Returns the address with the chosen ports.
     pub(super) fn choose_ports(&mut self, text: &str) -> String {
         let mut told = text.to_owned();
         for locator in &mut self.listen {
@@ -161,7 +163,7 @@ impl Address {
         self.mode != Mode::Client && self.config.is_none() && !self.is_tls() && !is_closed
     }
 
-    /// What to look at if no session can be opened.
+    /// What the user can check if no session can be opened.
     pub(super) fn advice(&self) -> &'static str {
         match self.mode {
             Mode::Client => "is a router there, and does the address name it? Without one, use 'zenoh/peer'",
@@ -213,7 +215,8 @@ impl Address {
             ] {
                 set(&format!("transport/link/tls/{setting}"), value.into())?;
             }
-            // Else whoever is found on the network could have it call, or call it, without TLS.
+            // Otherwise the session could connect to discovered applications, or accept their
+            // connections, without TLS.
             set("transport/link/protocols", "[\"tls\"]".into())?;
             if self.listen.is_empty() {
                 set("listen/endpoints", "[]".into())?;
@@ -267,7 +270,7 @@ fn list(locators: &[String]) -> String {
     format!("[{}]", quoted.join(","))
 }
 
-/// A locator of TCP or TLS with port 0, with a free port instead.
+/// Returns a locator of TCP or TLS with a free port instead of port 0. `None` for others.
 fn with_port(locator: &str) -> Option<String> {
     let (protocol, at) = locator.split_once('/').filter(|(protocol, _)| matches!(*protocol, "tcp" | "tls"))?;
     let at: SocketAddr = at.parse().ok().filter(|at: &SocketAddr| at.port() == 0)?;

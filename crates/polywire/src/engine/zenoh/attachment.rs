@@ -1,7 +1,8 @@
 //! The attachment of a sample that a Polywire node publishes: its writer and its envelope.
 //!
-//! Five bytes say that the rest is Polywire's, and in which version; the writer's id follows, and
-//! then a Data frame as it stands in a datagram (`spec/frame.md`, section 7), without a payload.
+//! The first five bytes say that the attachment is Polywire's, and in which version. The writer's
+//! id follows, and then a Data frame as in a datagram (`spec/frame.md`, section 7), without a
+//! payload.
 
 use polywire_core::{
     envelope::{Envelope, Id128},
@@ -14,7 +15,7 @@ const MAGIC: &[u8; 5] = b"PLYW\x01";
 /// What an attachment says.
 #[derive(Debug, PartialEq)]
 pub(super) enum Attached<'a> {
-    /// It is somebody else's.
+    /// The attachment is not Polywire's.
     Foreign,
     /// The writer, and the message's envelope.
     Ours(Id128, Envelope<'a>),

@@ -1,9 +1,8 @@
-//! What other applications published before this node listened, and which samples of theirs wait
-//! for that. Their advanced publishers of zenoh-ext keep it in caches, which
-//! [`listener`](super::listener) asks.
+//! Samples that other applications published before this node listened. The advanced publishers of
+//! zenoh-ext keep them in caches, which [`listener`](super::listener) queries.
 //!
-//! While a cache is asked, live samples of its topic wait, so that all samples of a session come in
-//! order, and each of them once.
+//! While a cache is queried, live samples of its topic wait here, so that all samples of a session
+//! are passed on in order, and each of them once.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -18,35 +17,36 @@ use zenoh::{
     time::{NTP64, TimestampId},
 };
 
-/// What is asked for, and the samples that wait for the answers.
+/// The queries of caches that are under way, and the samples that wait until they end.
 pub(super) struct Caches<S = Sample> {
-    /// Bytes that may wait.
+    /// The most bytes of samples that may wait.
     most_bytes: usize,
-    /// Sessions and keys that are remembered, and queries that may be under way.
+    /// The most pairs of key and session in `seen`, and the most queries that may be under way.
     most: usize,
     /// The keys that the node listens to.
     listened: HashSet<OwnedKeyExpr>,
-    /// The keys whose caches are asked, and by how many queries.
+    /// The keys whose caches are queried, and the number of queries for each.
     asked: HashMap<OwnedKeyExpr, usize>,
-    /// By the topic's key.
+    /// The samples that wait, by the topic's key.
     waiting: HashMap<OwnedKeyExpr, Vec<Came<S>>>,
     bytes: usize,
-    /// By the topic's key and a session.
+    /// What was passed on, by the topic's key and the session.
     seen: HashMap<(OwnedKeyExpr, TimestampId), Seen>,
 }
 
-/// What was passed on of a session under a key.
+/// The samples of a session under a key that were passed on.
 struct Seen {
-    /// The latest time.
+    /// The latest timestamp among them.
     until: NTP64,
-    /// A cache was asked, so what is live may have come from there before.
+    /// Whether the last of them had waited for a query of caches. The next live sample may then
+    /// have arrived from a cache already.
     was_asked: bool,
 }
 
-/// A sample that came, or that a cache has kept.
+/// A sample that has arrived live, or from a cache.
 pub(super) struct Came<S> {
     topic: OwnedKeyExpr,
-    /// The session and the time, if the sample has one.
+    /// The session and the time of the sample's timestamp, if it has one.
     at: Option<(TimestampId, NTP64)>,
     bytes: usize,
     sample: S,
@@ -66,24 +66,25 @@ impl<S> Caches<S> {
         Caches { most_bytes, most, listened, asked, waiting, bytes: 0, seen }
     }
 
-    /// The node listens to a key from now on.
+    /// Notes that the node listens to a key from now on.
     pub(super) fn listen(&mut self, key: &OwnedKeyExpr) {
         self.listened.insert(key.clone());
     }
 
-    /// The node listens to a key no longer. Who listens again gets everything again.
+    /// Notes that the node no longer listens to a key. If it listens to the key again, it receives
+    /// everything in the caches again.
     pub(super) fn unlisten(&mut self, key: &OwnedKeyExpr) {
         self.listened.remove(key);
         let Caches { listened, seen, .. } = self;
         seen.retain(|(topic, _), _| !key.includes(topic) || listened.iter().any(|other| other.includes(topic)));
     }
 
-    /// The key that is listened to for a topic.
+    /// Returns the key that the node listens to and that includes a topic.
     pub(super) fn listened_for(&self, topic: &keyexpr) -> Option<OwnedKeyExpr> {
         self.listened.get(topic).or_else(|| self.listened.iter().find(|key| key.includes(topic))).cloned()
     }
 
-    /// A query for what came before under a key begins. False if there are too many.
+    /// Notes that a query of the caches under a key begins. Returns false if there are too many.
     pub(super) fn begin(&mut self, key: &OwnedKeyExpr) -> bool {
         let has_room = self.asked.values().sum::<usize>() < self.most;
         if has_room {
@@ -92,25 +93,25 @@ impl<S> Caches<S> {
         has_room
     }
 
-    /// Whether a query for what came before on a topic is under way.
+    /// Whether a query of the caches of a topic is under way.
     fn is_asked(&self, topic: &keyexpr) -> bool {
         self.asked.contains_key(topic) || self.asked.keys().any(|key| key.is_wild() && key.includes(topic))
     }
 
-    /// A live sample came. It waits while a cache is asked, and is passed on otherwise.
+    /// Handles a live sample: it waits while a cache of its topic is queried, or else is passed on.
     pub(super) fn live(&mut self, came: impl Into<Came<S>>, mut pass: impl FnMut(&S)) {
         let came = came.into();
         if self.is_asked(&came.topic) && self.has_room(&came) {
             return self.keep(came);
         }
-        // If there is no room, what waits cannot wait any longer.
+        // If there is no room, the samples that wait are passed on now.
         self.release(&came.topic, &mut pass);
         if self.note(&came, false) {
             pass(&came.sample);
         }
     }
 
-    /// A cache has answered with a sample.
+    /// Handles a sample with which a cache has answered. It waits until the query ends.
     pub(super) fn answered(&mut self, came: impl Into<Came<S>>) {
         let came = came.into();
         match self.has_room(&came) {
@@ -119,7 +120,7 @@ impl<S> Caches<S> {
         }
     }
 
-    /// A query for a key has ended. What waits for no other one is passed on.
+    /// Notes that a query for a key has ended. Passes on the samples that wait for no other query.
     pub(super) fn end(&mut self, key: &OwnedKeyExpr, mut pass: impl FnMut(&S)) {
         let Some(queries) = self.asked.get_mut(key) else { return };
         *queries -= 1;
@@ -141,17 +142,17 @@ impl<S> Caches<S> {
         self.waiting.entry(came.topic.clone()).or_default().push(came);
     }
 
-    /// Passes on what waits on a topic, in order.
+    /// Passes on the samples that wait on a topic, in order.
     fn release(&mut self, topic: &OwnedKeyExpr, mut pass: impl FnMut(&S)) {
         let Some(mut waiting) = self.waiting.remove(topic) else { return };
         self.bytes -= waiting.iter().map(|came| came.bytes).sum::<usize>();
-        // Those without a time came just now.
+        // Samples without a timestamp are live, so they come last.
         waiting.sort_by_key(|came| came.at.map_or(NTP64(u64::MAX), |(_, time)| time));
         waiting.iter().filter(|came| self.note(came, true)).for_each(|came| pass(&came.sample));
     }
 
-    /// Remembers a sample. False if it was passed on already. Live samples alone may have any
-    /// times.
+    /// Remembers a sample. Returns false if it was passed on already. If caches are not queried,
+    /// live samples may have timestamps in any order.
     fn note(&mut self, came: &Came<S>, was_asked: bool) -> bool {
         let Some((session, time)) = came.at else { return true };
         let has_room = self.seen.len() < self.most;
@@ -171,7 +172,7 @@ impl<S> Caches<S> {
     }
 }
 
-/// What listens to a key, until it is dropped.
+/// The subscriber of a key. Dropping it ends listening.
 pub(super) struct Listener {
     caches: Arc<Mutex<Caches>>,
     key: OwnedKeyExpr,
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(live(&mut caches, came("a", 1, 30)), [0; 0], "the cache was faster");
         assert_eq!(live(&mut caches, came("a", 1, 40)), [40]);
         assert_eq!(live(&mut caches, came("a", 1, 39)), [39], "a second publisher of the session");
-        // The cache of one that has come later, and of those that are known.
+        // The caches of a session that has appeared later, and of sessions that are known.
         assert!(caches.begin(&a));
         let kept = [(1, 40), (3, 7), (2, 15), (2, 16)];
         kept.into_iter().for_each(|(session, time)| caches.answered(came("a", session, time)));

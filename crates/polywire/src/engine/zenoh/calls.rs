@@ -1,5 +1,5 @@
-//! What a port does for services: hands queries to servers of this node and their replies back, and
-//! tells clients of foreign servers.
+//! The rules of services: hands queries to servers of this node, sends their replies back, and
+//! informs clients of this node of foreign servers.
 
 use std::{
     collections::BTreeSet,
@@ -22,22 +22,23 @@ use super::{
 };
 use crate::clock;
 
-/// Formats in which others ask, at most.
+/// The most pairs of topic and format in which foreign clients send requests.
 const FORMATS: usize = 256;
-/// So long after a queryable has come it counts as a foreign server: if it is that of a node, the
-/// node has announced its server by then.
+/// The time after which a queryable counts as a foreign server. If it belongs to a Polywire node,
+/// that node has announced its server by then.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// For servers of this node.
 impl State {
-    /// Somebody asks a server of this node, in this format.
+    /// Handles a query to a server of this node, in this format.
     pub(super) fn asked(&mut self, topic: &str, said: Said, timestamp_ns: i64, asked: Asked) {
         if let Some((asked, error)) = self.ask_server(topic, said, timestamp_ns, asked) {
             self.out.push(Put::reply(asked.query, Answering::Error(error)));
         }
     }
 
-    /// Hands a request to the node. Returns a query that gets an error.
+    /// Hands a request to the node. Returns a query that ends with an error, if there is one: this
+    /// one, or the oldest one.
     fn ask_server(&mut self, topic: &str, said: Said, timestamp_ns: i64, asked: Asked) -> Option<(Asked, RemoteError)> {
         let payload = asked.query.payload().cloned().unwrap_or_default();
         let most = self.terms.limits.frame_bytes;
@@ -85,8 +86,8 @@ impl State {
         foreign.open(announcement, |link, news| schemas.pass(link, arrival_of(news, &ZBytes::new()), out, inbox))
     }
 
-    /// The node answers a channel of foreign requests. If it does not take them, queries get an
-    /// error.
+    /// Handles the node's answer to a channel of foreign requests. If the node does not accept it,
+    /// the queries that wait end with an error.
     pub(super) fn requests_answered(&mut self, channel: ChannelId, answer: &Answer) {
         let Some((ended, reason)) = self.services.answered(channel, answer) else { return };
         let error = RemoteError::new(RemoteCode::Unsupported, &reason);
@@ -94,15 +95,15 @@ impl State {
         ended.into_iter().map(put).for_each(|put| self.out.push(put));
     }
 
-    /// The query that a reply of this node is for, and why there is no value. `None` if it is a
-    /// node's request.
+    /// Returns the query that a reply of this node is for, and the error if the reply has no value.
+    /// `None` if the request is that of a Polywire node.
     pub(super) fn replied(&mut self, envelope: &Envelope<'_>) -> Option<(Asked, Option<RemoteError>)> {
         let request = ReplyHeader::request_of(envelope.extensions).filter(|_| envelope.kind == Kind::Reply)?;
         let asked = self.services.pending.remove(&request)?;
         Some((asked, ReplyHeader::parse(envelope.extensions).and_then(|header| header.error)))
     }
 
-    /// The server of these requests has ended. Queries end without a reply.
+    /// Ends the queries to a server that has ended, without a reply.
     pub(super) fn server_ended(&mut self, topic: &str) {
         let of = self.services.askers.iter().filter(|((asked, _), _)| asked == topic);
         let writers: BTreeSet<Id128> = of.map(|(_, asker)| asker.writer).collect();
@@ -113,7 +114,7 @@ impl State {
         ended.iter().filter_map(|request| pending.remove(request)).map(put).for_each(|put| self.out.push(put));
     }
 
-    /// The port closes. Returns all queries.
+    /// Removes and returns all queries, because the port closes.
     pub(super) fn all_queries(&mut self) -> Vec<Asked> {
         std::mem::take(&mut self.services.pending).into_values().collect()
     }
@@ -121,14 +122,15 @@ impl State {
 
 /// For clients of this node.
 impl State {
-    /// A channel of requests may go to foreign servers, whose replies are like this.
+    /// Adds a client: the requests of its channel may go to foreign servers. `replies` is what the
+    /// channel of their replies announces.
     pub(super) fn add_client(&mut self, channel: ChannelId, writer: Id128, replies: Announcement) {
         let (calls, sequence) = (BTreeSet::new(), 0);
         let client = Client { writer, replies, matched: None, server: None, calls, sequence };
         self.services.clients.insert(channel, client);
     }
 
-    /// Queryables have come to the key of a client's service, or the last one has gone.
+    /// Notes that queryables match the key of a client's service, or that none does any more.
     pub(super) fn matched(&mut self, channel: ChannelId, is_there: bool, now: Instant) {
         let Some(client) = self.services.clients.get_mut(&channel) else { return };
         client.matched = match is_there {
@@ -138,8 +140,8 @@ impl State {
         self.services.is_due = true;
     }
 
-    /// Tells the node of foreign servers that have come or gone. Returns whether something will
-    /// change by time.
+    /// Informs the node of foreign servers that have appeared or disappeared. Returns whether
+    /// something will change as time passes.
     pub(super) fn review_services(&mut self, now: Instant) -> bool {
         self.services.is_due = false;
         let (mut clients, mut is_busy) = (std::mem::take(&mut self.services.clients), false);
@@ -172,7 +174,8 @@ impl State {
         client.server = Some(Server { link, channel: replies, id, is_leaving: false });
     }
 
-    /// Ends a server that leaves, if it has answered everything, or is gone.
+    /// Ends a foreign server that is leaving, if it has answered everything, or if no queryable
+    /// matches any more.
     fn end_server(&mut self, client: &mut Client) {
         let is_over = client.calls.is_empty() || client.matched.is_none();
         let Some(server) = client.server.take_if(|server| server.is_leaving && is_over) else { return };
@@ -181,7 +184,7 @@ impl State {
         self.inbox.push(server.link, Arrival::Retired(server.channel, None));
     }
 
-    /// Whether a message of a client is to be a query.
+    /// Decides whether a message of a client becomes a query.
     pub(super) fn calls(&mut self, envelope: &Envelope<'_>) -> bool {
         let Some(client) = self.services.clients.get_mut(&envelope.channel) else { return false };
         let header = RequestHeader::parse(envelope.extensions).filter(|_| envelope.kind == Kind::Request);
@@ -204,7 +207,7 @@ impl State {
         true
     }
 
-    /// A query of a client has its first reply, or ended without one.
+    /// Handles the outcome of a client's query: its first reply, or its end without one.
     pub(super) fn called(&mut self, channel: ChannelId, sequence: u64, outcome: Outcome) {
         let Some(client) = self.services.clients.get_mut(&channel) else { return };
         if !client.calls.remove(&sequence) {
@@ -224,7 +227,7 @@ impl State {
         self.services.is_due |= server.is_leaving;
     }
 
-    /// A channel of this node has ended. If it is a client's, its foreign server does, too.
+    /// Removes the client of a channel that has ended, if there is one, and its foreign server.
     pub(super) fn client_ended(&mut self, channel: ChannelId) {
         let Some(client) = self.services.clients.remove(&channel) else { return };
         if let Some(server) = client.server {
@@ -262,7 +265,7 @@ mod tests {
         state
     }
 
-    /// What the node is told, in words, and the ids of servers.
+    /// Empties the inbox, and describes in words what was in it. Also returns the ids of servers.
     fn told(state: &mut State) -> (Vec<String>, Vec<Id128>) {
         let mut ids = Vec::new();
         let mut word = |what: Arrival| match what {
@@ -314,7 +317,7 @@ mod tests {
         state.matched(CHANNEL, false, now);
         state.review_services(now + GRACE);
         assert_eq!(told(&mut state).0, ["3 false", "retired"], "whether or not it has answered");
-        // Another one comes, and the client goes.
+        // Another queryable appears, and then the client ends.
         state.matched(CHANNEL, true, now);
         state.review_services(now + GRACE);
         let (words, others) = told(&mut state);

@@ -1,6 +1,6 @@
-//! The types of ROS 2 topics. A node of ROS 2 tells the structure of its types to who asks it by a
-//! service (`polywire_core::ros::type_query`). This node asks when a subscriber has another type
-//! than a publisher, or none, and tells its own types in the same way.
+//! The types of ROS 2 topics. A node of ROS 2 describes its types by a service
+//! (`polywire_core::ros::type_query`). This node queries that service when a subscriber has another
+//! type than a publisher, or none, and describes its own types in the same way.
 
 use std::{
     collections::BTreeSet,
@@ -42,21 +42,22 @@ use super::{
 };
 use crate::clock;
 
-/// How long nodes are asked for a type.
+/// The time-out of a query for a type.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Nodes that are asked for a type, at most.
+/// The most nodes that are asked for a type.
 const NODES: usize = 4;
 
 impl State {
-    /// The node needs the type of a publisher of ROS 2. False if nobody tells it. Otherwise the
-    /// channel is announced again. Unless somebody reads it, its messages wait for that.
+    /// Looks for the type of a ROS 2 publisher, which the node needs. Returns false if nobody
+    /// describes it. Otherwise the channel is announced again later. Its messages wait for that,
+    /// unless the node has accepted the channel.
     pub(super) fn need_type(&mut self, link: LinkId, channel: ChannelId, now: Instant) -> bool {
         let topic = self.publishers.topic_of(channel).filter(|_| self.foreign.is_link(link)).cloned();
         let Some(topic) = topic else { return false };
         let need = self.types.need(&topic.hash, channel, self.terms.limits.pending_documents, now);
         if need != Need::Unknown && self.publishers.is_unread(channel) {
             self.inbox.hold(link, channel);
-            // The node may have declined it before.
+            // The node may have declined the channel before. Its messages would then be skipped.
             self.foreign.answered(link, channel, &Answer::Accept(0));
         }
         match need {
@@ -72,7 +73,7 @@ impl State {
         self.out.push(Put::AskType { topic: Box::new(topic), nodes });
     }
 
-    /// The nodes have answered with a type, or with what is none, or not at all.
+    /// Handles the answers of nodes: a type, or the reason why an answer is not valid, or nothing.
     fn learn_type(&mut self, topic: &Topic, answer: Result<Vec<u8>, Option<String>>, now: Instant) {
         let wrong = answer.as_ref().err().cloned().flatten();
         let (waiting, is_first) = self.types.learn(&topic.hash, answer.ok(), now);
@@ -84,7 +85,7 @@ impl State {
         self.announce_again(topic, waiting);
     }
 
-    /// Announces channels again: the schema is known, or nobody tells it.
+    /// Announces channels again: with the schema, or without it if nobody describes the type.
     fn announce_again(&mut self, topic: &Topic, channels: BTreeSet<ChannelId>) {
         let State { foreign, inbox, publishers, types, .. } = self;
         let link = foreign.link(|link, news| inbox.push(link, arrival_of(news, &ZBytes::new())));
@@ -93,14 +94,15 @@ impl State {
             announcement.schema = types.schema(&topic.hash);
             inbox.push(link, Arrival::Announced(*channel, Start::default(), Box::new(announcement)));
         }
-        // Publishers' histories are announced before the messages that follow them.
+        // All channels are announced first: a publisher's history must be announced before the
+        // messages of the publisher that follow.
         for channel in channels {
             inbox.settle(link, channel);
             publishers.settled(channel, foreign);
         }
     }
 
-    /// Asks again for types that nobody has told before.
+    /// Asks again for types that nobody has described so far, if it is time.
     pub(super) fn review_types(&mut self, now: Instant) {
         for (hash, channel) in self.types.due(self.terms.limits.pending_documents, now) {
             match self.publishers.topic_of(channel).cloned() {
@@ -112,7 +114,7 @@ impl State {
 }
 
 impl Shared {
-    /// Tells others the types of this node from now on.
+    /// Answers queries for the types of this node from now on.
     pub(super) fn serve_types(&self, graph: &Graph) -> zenoh::Result<(Queryable<()>, LivelinessToken)> {
         let topic = service_of(graph.node());
         let key = self.keys.of_ros_topic(&topic).ok_or("the service of types is no key")?;
@@ -126,7 +128,7 @@ impl Shared {
         Ok((queryable.wait()?, self.session.liveliness().declare_token(token).wait()?))
     }
 
-    /// Answers a query for a type, without a lock.
+    /// Answers a query for a type. Called without a lock.
     pub(super) fn answer_type_query(&self, query: &Query) {
         let attached = query.attachment().and_then(|bytes| ros::parse_attachment(&bytes.to_bytes()));
         let key = self.graph.as_ref().and_then(|graph| self.keys.of_ros_topic(&service_of(graph.node())));
@@ -141,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// A type that this node publishes, reads, or has learned.
+    /// Returns a type that this node publishes, reads, or has learned.
     fn type_here(&self, hash: TypeHash) -> Option<Schema> {
         let text = hash.to_string();
         let read: Vec<String> = self.topics_read(|topic| topic.hash == text);
@@ -156,7 +158,7 @@ impl Shared {
         hash.find(documents.chain(read.iter().filter_map(|topic| self.sink.subscribed(topic))))
     }
 
-    /// Asks nodes for the type of a topic, without a lock.
+    /// Asks nodes for the type of a topic. Called without a lock.
     pub(super) fn ask_type(&self, topic: Topic, nodes: &[String]) {
         let Some(question) = Question::new(self.this.clone(), topic, self.local.options.limits.document_bytes) else {
             return;
@@ -186,21 +188,22 @@ fn envelope(sequence: u64) -> Envelope<'static> {
     Envelope::data(ChannelId(0), sequence, clock::wall_ns())
 }
 
-/// The service by which a node tells its types. The node's name may come from anybody.
+/// Returns the service by which a node describes its types. The node's name may be that of any
+/// application, and is not checked.
 fn service_of(node: &str) -> Topic {
     let name = format!("{}/{}", node.trim_start_matches('/'), type_query::NAME);
     Topic { name, type_name: type_query::TYPE_NAME.into(), hash: type_query::TYPE_HASH.into() }
 }
 
-/// A question to several nodes that is under way. The first right answer counts. When all queries
-/// have ended without, nobody has told the type.
+/// A question to several nodes that is under way. The first valid answer counts. If all queries end
+/// without one, nobody describes the type.
 struct Question {
     shared: Weak<Shared>,
     topic: Topic,
     query: TypeQuery,
     most: usize,
     is_answered: AtomicBool,
-    /// Why the last answer was none.
+    /// Why the last answer was not valid.
     reason: Mutex<Option<String>>,
 }
 
@@ -242,7 +245,7 @@ impl Drop for Question {
 }
 
 impl Publishers {
-    /// Nodes that publish a type with this hash, at most so many.
+    /// Returns at most `most` nodes that publish the type and hash of a topic.
     fn nodes(&self, topic: &Topic, most: usize) -> Vec<String> {
         let of_type = |of: &&Topic| (&of.type_name, &of.hash) == (&topic.type_name, &topic.hash);
         let nodes = self.tokens().filter(|(of, _)| of_type(of)).map(|(_, node)| node);

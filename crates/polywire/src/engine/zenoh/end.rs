@@ -1,5 +1,5 @@
-//! The end of a service in Zenoh, for others than nodes: a queryable, or what queries those of
-//! others, and how requests and replies look there.
+//! The end of a service for foreign applications: a queryable of a server, or a querier of a
+//! client, and the form of requests and replies.
 
 use polywire_core::{
     envelope::{Announcement, Envelope, Id128},
@@ -18,18 +18,18 @@ use super::{
     ros::{self, HEADER},
 };
 
-/// The end of a service for others than nodes, which ends when it is dropped.
+/// The end of a service for foreign applications. Dropping it ends what is declared in Zenoh.
 pub(super) enum ServiceEnd {
-    /// A channel of replies.
+    /// The end of a channel of replies.
     Server { key: OwnedKeyExpr, form: Form, _queryable: Queryable<()>, _token: Option<LivelinessToken> },
-    /// A channel of requests.
+    /// The end of a channel of requests.
     Client { querier: Querier<'static>, form: Form, codec: String, _token: Option<LivelinessToken> },
 }
 
-/// How requests and replies look.
+/// The form of requests and replies in Zenoh.
 pub(super) enum Form {
     Plain(Encoding),
-    /// With what the engine puts in front of payloads.
+    /// The form in ROS 2, with the header that the engine puts in front of payloads.
     Ros(Option<[u8; HEADER]>),
 }
 
@@ -55,7 +55,7 @@ impl Form {
         }
     }
 
-    /// The attachment of a message. That of a reply in ROS 2 names the request.
+    /// Returns the attachment of a message. In ROS 2, the attachment of a reply names the request.
     pub(super) fn attachment(&self, writer: Id128, envelope: &Envelope<'_>, named: Option<SampleIdentity>) -> Vec<u8> {
         match (self, named) {
             (Form::Plain(_), _) => attachment::put(writer, envelope),

@@ -1,6 +1,7 @@
-//! The history of a topic for applications that ask for it, as advanced subscribers of zenoh-ext do
-//! when they join late: a queryable beside the topic's key answers with the last samples. Nodes of
-//! Polywire get the publisher's history from the publisher, as over every engine.
+//! The history of a topic for foreign applications that ask for it, as advanced subscribers of
+//! zenoh-ext do when they join late. A queryable beside the topic's key answers with the last
+//! samples. Polywire nodes do not use it: they receive the history from the publisher, as over
+//! every engine.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -20,8 +21,8 @@ use zenoh::{
 
 use super::key::{FROM_NODE, our_cache};
 
-/// Makes times that increase. Advanced subscribers take no sample of a session that is older than
-/// one that they have.
+/// Makes timestamps that increase within the session. Advanced subscribers discard a sample that is
+/// older than another one of the same session that they have.
 #[derive(Default)]
 pub(super) struct Times(Mutex<u64>);
 
@@ -39,13 +40,13 @@ pub(super) struct History {
     times: Arc<Times>,
     past: Arc<Mutex<Past>>,
     _queryable: Queryable<()>,
-    /// Tells subscribers that were there before.
+    /// Announces the history to subscribers that existed before it.
     _token: LivelinessToken,
 }
 
 impl History {
-    /// Keeps at most `limit` bytes of the last `depth` samples of each instance under a key, and
-    /// answers for them.
+    /// Declares the history of a key, which keeps at most `limit` bytes of the last `depth` samples
+    /// of each instance, and answers queries with them.
     pub(super) fn open(
         session: &Session,
         key: &OwnedKeyExpr,
@@ -73,14 +74,14 @@ impl History {
         Ok(History { session: session.clone(), times, past, _queryable, _token })
     }
 
-    /// Keeps a sample, and returns the time that it must leave with.
+    /// Keeps a sample, and returns the timestamp with which it must be published.
     pub(super) fn keep(&self, instance: Option<Id128>, attachment: ZBytes, payload: ZBytes) -> Timestamp {
         let at = self.times.next(&self.session);
         self.past.lock().keep(at, Sample { instance, attachment, payload });
         at
     }
 
-    /// An instance has ended.
+    /// Discards the samples of an instance that has ended.
     pub(super) fn forget(&self, instance: Option<Id128>) {
         self.past.lock().forget(instance);
     }
@@ -122,7 +123,7 @@ impl Past {
         while self.bytes > self.limit
             && let Some((&oldest, sample)) = self.samples.first_key_value()
         {
-            // The oldest of all is the oldest of its instance.
+            // The oldest of all samples is also the oldest of its instance.
             let instance = sample.instance;
             let times = self.instances.get_mut(&instance);
             if times.is_some_and(|times| times.pop_front().is_some() && times.is_empty()) {
@@ -140,7 +141,8 @@ impl Past {
         self.instances.remove(&instance).into_iter().flatten().for_each(|at| self.remove(at));
     }
 
-    /// What a query gets. Samples have no numbers, so a query for numbers gets nothing.
+    /// Returns the samples that a query gets. They have no sequence numbers of Zenoh, so a query
+    /// for such numbers gets none.
     fn answer(&self, query: &Query) -> Vec<(Timestamp, Sample)> {
         let parameters = query.parameters();
         let most = parameters.get("_max").and_then(|most| most.parse().ok()).unwrap_or(usize::MAX);
@@ -151,7 +153,7 @@ impl Past {
         self.last(most, age_s)
     }
 
-    /// At most so many samples that are not older than `age_s`, the oldest first.
+    /// Returns at most `most` samples that are not older than `age_s`, the oldest first.
     fn last(&self, most: usize, age_s: f64) -> Vec<(Timestamp, Sample)> {
         let is_young = |at: &Timestamp| match at.get_time().to_system_time().elapsed() {
             Ok(age) => age.as_secs_f64() <= age_s,
@@ -164,8 +166,8 @@ impl Past {
     }
 }
 
-/// The age of the time range `[now(-AGEs)..]`, which advanced subscribers write. `None` for every
-/// other one: the query gets samples of any age.
+/// Returns the age in the time range `[now(-AGEs)..]`, which advanced subscribers write. `None` for
+/// every other range: the query then gets samples of any age.
 fn age_s(range: &str) -> Option<f64> {
     range.strip_prefix("[now(-")?.strip_suffix("s)..]")?.parse().ok()
 }
@@ -182,7 +184,7 @@ mod tests {
         Sample { instance, attachment: ZBytes::new(), payload: ZBytes::from(vec![0; bytes]) }
     }
 
-    /// A time so many seconds ago.
+    /// Returns the time this many seconds ago.
     fn ago(seconds: u64) -> Timestamp {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
         let id = TimestampId::try_from([1; 16]).expect("not zero");

@@ -1,5 +1,5 @@
-//! What came and was not handed to the node yet, in order. What came on a channel is held while the
-//! type of the channel is asked for.
+//! The inbox: what has arrived and was not handed to the node yet, in order. What arrives on a
+//! channel is held while the channel's type is asked for.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use super::{
     ros::HEADER,
 };
 
-/// Something for the node, of one link.
+/// An arrival for the node, on one link.
 pub(super) struct Arrived {
     pub(super) link: LinkId,
     pub(super) what: Arrival,
@@ -26,37 +26,39 @@ pub(super) enum Arrival {
     Answered(ChannelId, Answer),
     /// A frame that changes nothing in the port.
     Frame(Vec<u8>),
-    /// A message that was put where others can hear it.
+    /// A message that did not arrive by mail.
     Message(Message),
-    /// Messages up to there were dropped here.
+    /// Messages of the channel up to this position were dropped at this node.
     Lost(ChannelId, Start, u64),
-    /// Nobody listens to the key any more, if there is one.
+    /// The channel has ended. The node stops listening to its key, if it has one.
     Retired(ChannelId, Option<OwnedKeyExpr>),
-    /// The peer is told when all before it has been taken.
+    /// The peer's mark. The peer is informed when everything before it was taken.
     Mark(u64),
-    /// Nobody listens to the keys any more.
+    /// The link has ended. The node stops listening to these keys.
     Down(Box<LinkInfo>, Disconnect, Vec<OwnedKeyExpr>),
     Tell(Box<Event>),
     /// A document of a foreign application, or that there is none.
     Document(Id128, Option<Vec<u8>>),
-    /// What is held of the channel comes here.
+    /// What is held of the channel follows here.
     Settled(ChannelId),
 }
 
 pub(super) struct Message {
-    /// Without the extensions, which stand beside it.
+    /// The envelope without its extensions, which are in the next field.
     envelope: Envelope<'static>,
     extensions: Vec<u8>,
     pub(super) payload: ZBytes,
     pub(super) origin: Origin,
 }
 
-/// Whose message it is.
+/// The origin of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A Polywire node's. The payload begins with the header if there is one.
+    /// A Polywire node, or a foreign application by requests, replies and histories. The payload
+    /// begins with the header if there is one.
     Node(Option<[u8; HEADER]>),
-    /// A foreign application's.
+    /// A publisher of a foreign application. The payload counts against the bound of foreign
+    /// writers.
     Foreign,
 }
 
@@ -73,13 +75,13 @@ impl Message {
     }
 
     pub(super) fn envelope(&self) -> Envelope<'_> {
-        // They were taken from an envelope.
+        // The extensions were taken from an envelope, so they are valid.
         Envelope { extensions: Extensions::parse(&self.extensions).unwrap_or_default(), ..self.envelope }
     }
 }
 
 impl Arrival {
-    /// The channel on which it came, behind the announcement.
+    /// The channel on which the arrival follows the channel's announcement. `None` for others.
     fn channel(&self) -> Option<ChannelId> {
         match self {
             Arrival::Message(message) => Some(message.channel()),
@@ -88,7 +90,7 @@ impl Arrival {
         }
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes that the arrival takes.
     fn size(&self) -> usize {
         let more = match self {
             Arrival::Frame(bytes) | Arrival::Document(_, Some(bytes)) => bytes.len(),
@@ -102,9 +104,9 @@ impl Arrival {
 #[derive(Default)]
 pub(super) struct Inbox {
     queue: VecDeque<Arrived>,
-    /// Bytes of all that was not handed to the node, held or not.
+    /// Bytes of all arrivals that were not handed to the node, held or not.
     bytes: usize,
-    /// What came on channels whose type is asked for.
+    /// Arrivals on channels whose type is asked for.
     held: BTreeMap<(LinkId, ChannelId), Vec<Arrival>>,
 }
 
@@ -114,23 +116,23 @@ impl Inbox {
         self.queue.push_back(Arrived { link, what });
     }
 
-    /// Puts something in front of what came before.
+    /// Adds an arrival in front of all others.
     pub(super) fn push_first(&mut self, link: LinkId, what: Arrival) {
         self.bytes += what.size();
         self.queue.push_front(Arrived { link, what });
     }
 
-    /// Holds what has come on a channel, and what comes, until it is settled.
+    /// Holds what has arrived and what will arrive on a channel, until the channel is settled.
     pub(super) fn hold(&mut self, link: LinkId, channel: ChannelId) {
         self.held.entry((link, channel)).or_default();
     }
 
-    /// Whether what comes on a channel is held.
+    /// Whether arrivals on a channel are held.
     pub(super) fn holds(&self, link: LinkId, channel: ChannelId) -> bool {
         self.held.contains_key(&(link, channel))
     }
 
-    /// What is held of a channel, if something is, follows what has come before.
+    /// Ends the hold of a channel, if there is one. What is held follows what has arrived before.
     pub(super) fn settle(&mut self, link: LinkId, channel: ChannelId) {
         if self.holds(link, channel) {
             self.push(link, Arrival::Settled(channel));
@@ -144,7 +146,7 @@ impl Inbox {
         Some(arrived)
     }
 
-    /// Sets aside what is next as long as its channel is held.
+    /// Moves the next arrivals to `held` as long as their channels are held.
     fn set_aside(&mut self) {
         while !self.held.is_empty()
             && let Some(Arrived { link, what }) = self.queue.front()
@@ -163,8 +165,8 @@ impl Inbox {
         }
     }
 
-    /// Moves messages of one link that came together to an empty row, at most `most` of them.
-    /// `None` if something else is next.
+    /// Moves consecutive messages of one link to an empty row, at most `most` of them. Returns the
+    /// link, or `None` if something else is next.
     pub(super) fn pop_row(&mut self, most: usize, row: &mut Vec<Message>) -> Option<LinkId> {
         self.set_aside();
         let link = self.queue.front()?.link;
@@ -195,7 +197,7 @@ impl Inbox {
     }
 }
 
-/// What the node is to hear of foreign applications. A message has this payload.
+/// Returns news of foreign applications as an arrival. If it is a message, it has this payload.
 pub(super) fn arrival_of(news: News, payload: &ZBytes) -> Arrival {
     match news {
         News::Up(info) => Arrival::Up(info),

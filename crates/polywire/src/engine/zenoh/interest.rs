@@ -1,12 +1,12 @@
 //! The keys that this node listens to: those of the channels that it has accepted, and those of the
-//! topics of its subscribers. No key is declared that another one includes, so that each sample
-//! comes once; where two patterns overlap, the first of them takes it.
+//! topics of its subscribers. A key that another one includes is not declared, so that each sample
+//! arrives once. Where two patterns overlap, the sample counts for the first of them.
 
 use std::collections::{HashMap, HashSet};
 
 use zenoh::key_expr::{OwnedKeyExpr, keyexpr};
 
-/// The keys, counted, and what stands for those that are declared.
+/// The keys that are wanted, with their counts, and the subscribers of the keys that are declared.
 pub(super) struct Interest<S> {
     wanted: HashMap<OwnedKeyExpr, usize>,
     declared: HashMap<OwnedKeyExpr, S>,
@@ -19,7 +19,7 @@ impl<S> Default for Interest<S> {
 }
 
 impl<S> Interest<S> {
-    /// Listens to a key. `declare` makes what is missing.
+    /// Adds a key. `declare` makes the subscribers that are missing.
     pub(super) fn add(&mut self, key: OwnedKeyExpr, declare: impl Fn(&OwnedKeyExpr) -> Option<S>) {
         let count = self.wanted.entry(key).or_default();
         *count += 1;
@@ -28,7 +28,7 @@ impl<S> Interest<S> {
         }
     }
 
-    /// Listens to a key no longer, unless it was added more often.
+    /// Removes a key, unless it was added more often. `declare` makes subscribers that are missing.
     pub(super) fn remove(&mut self, key: &OwnedKeyExpr, declare: impl Fn(&OwnedKeyExpr) -> Option<S>) {
         let Some(count) = self.wanted.get_mut(key) else { return };
         *count -= 1;
@@ -38,7 +38,7 @@ impl<S> Interest<S> {
         }
     }
 
-    /// Whether samples of a key come.
+    /// Whether samples of a key arrive, because a declared key includes it.
     pub(super) fn covers(&self, key: &keyexpr) -> bool {
         self.declared.keys().any(|declared| declared.includes(key))
     }
@@ -47,7 +47,7 @@ impl<S> Interest<S> {
         *self = Interest::default();
     }
 
-    /// New ones are declared before old ones end, so that nothing is missed.
+    /// Declares new keys before it ends old ones, so that no sample is missed.
     fn update(&mut self, declare: impl Fn(&OwnedKeyExpr) -> Option<S>) {
         let wild: Vec<&OwnedKeyExpr> = self.wanted.keys().filter(|key| key.is_wild()).collect();
         let is_covered = |key: &OwnedKeyExpr| wild.iter().any(|other| *other != key && other.includes(key));
@@ -62,7 +62,7 @@ impl<S> Interest<S> {
         self.declared.retain(|key, _| needed.contains(key));
     }
 
-    /// Those declared that may overlap: exact keys do not.
+    /// Returns the declared keys that may overlap, in order. Keys without wildcards do not overlap.
     pub(super) fn wild(&self) -> Vec<OwnedKeyExpr> {
         let mut wild: Vec<_> = self.declared.keys().filter(|key| key.is_wild()).cloned().collect();
         wild.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
@@ -70,7 +70,7 @@ impl<S> Interest<S> {
     }
 }
 
-/// Whether the sample of a key is for this one of those declared, of which these may overlap.
+/// Whether a sample of `key` counts for `declared`. `wild` are the declared keys that may overlap.
 pub(super) fn is_for(wild: &[OwnedKeyExpr], declared: &keyexpr, key: &keyexpr) -> bool {
     !declared.is_wild() || wild.iter().find(|other| other.intersects(key)).is_none_or(|first| **first == *declared)
 }

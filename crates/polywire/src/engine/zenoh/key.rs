@@ -1,8 +1,8 @@
-//! Key expressions: those of topics, and those under which nodes find and write to each other.
+//! Key expressions: those of topics, and those by which nodes discover each other and send mails.
 //!
-//! A topic's name is its key, behind the prefix of the address. Zenoh gives a meaning to `$` and to
-//! `@` at the beginning of a level, which names of topics may have: they are written as `%24` and
-//! `%40`, and `%` as `%25`. No two names have the same key.
+//! The key of a topic is its name behind the prefix of the address. Zenoh gives a meaning to `$`,
+//! and to `@` at the beginning of a level, which names of topics may have. In keys they are written
+//! as `%24` and `%40`, and `%` as `%25`. No two names have the same key.
 
 use std::fmt;
 
@@ -18,18 +18,19 @@ use super::{
     errors, ros,
 };
 
-/// The level under which nodes meet. A level that begins with `@` is matched by no wildcard.
+/// The prefix of the keys of nodes, mails and schemas. No wildcard matches a level with `@` in
+/// front.
 const OURS: &str = "@polywire/1";
 
-/// What zenoh-ext puts between the key of a topic and the rest of the key of a publisher's cache,
-/// which is that of the publisher's liveliness token, too.
+/// What zenoh-ext puts between the key of a topic and the rest of the key of a publisher's cache.
+/// The publisher's liveliness token has the same key as the cache.
 const CACHE: &str = "/@adv/pub/";
 
 /// The last level of the keys of this engine's own caches.
 const OUR_CACHE: &str = "/polywire";
 
-/// The parameter of a node's query for what caches keep. Caches of nodes do not answer it, since
-/// nodes replay their histories themselves.
+/// The parameter of a query of caches that a Polywire node sends. Caches of nodes do not answer
+/// such a query, because nodes replay their histories themselves.
 pub(super) const FROM_NODE: &str = "polywire";
 
 /// The keys of one address.
@@ -37,7 +38,7 @@ pub(super) const FROM_NODE: &str = "polywire";
 pub(super) struct Keys {
     /// Empty, or the levels in front of all keys with a slash at the end.
     prefix: String,
-    /// What the keys under which nodes meet begin with.
+    /// The prefix of the keys of nodes, mails and schemas.
     ours: String,
     /// The domain, if topics have the keys of ROS 2.
     ros_domain: Option<u32>,
@@ -56,7 +57,7 @@ impl Name {
 }
 
 impl Keys {
-    /// Keys behind a prefix: a key expression without wildcards, or nothing.
+    /// Returns the keys behind a prefix, which is a key expression without wildcards, or empty.
     pub(super) fn new(prefix: &str) -> Result<Keys, String> {
         if prefix.is_empty() {
             return Ok(Keys { prefix: String::new(), ours: OURS.into(), ros_domain: None });
@@ -85,18 +86,18 @@ impl Keys {
     /// The key of a topic, or the key expression of a pattern.
     pub(super) fn of(&self, topic: &str) -> Option<OwnedKeyExpr> {
         let levels: Vec<String> = topic.split('/').map(escaped).collect();
-        // Whatever the type is.
+        // A topic of ROS 2 matches whatever its type and hash are.
         let end = if self.is_ros() { "/*/*" } else { "" };
         OwnedKeyExpr::autocanonize(format!("{}{}{end}", self.prefix, levels.join("/"))).ok()
     }
 
-    /// Where the messages of a topic of ROS 2 are put.
+    /// The key under which the messages of a topic of ROS 2 are put.
     pub(super) fn of_ros_topic(&self, topic: &ros::Topic) -> Option<OwnedKeyExpr> {
         let ros::Topic { name, type_name, hash } = topic;
         OwnedKeyExpr::new(format!("{}{name}/{type_name}/{hash}", self.prefix)).ok()
     }
 
-    /// The topic of ROS 2 that has a key.
+    /// The topic of ROS 2 that has this key.
     pub(super) fn ros_topic(&self, key: &str) -> Option<ros::Topic> {
         ros::Topic::of_key(key.strip_prefix(&self.prefix)?)
     }
@@ -106,7 +107,7 @@ impl Keys {
         if self.is_ros() { ros::is_open(announced) } else { !is_private(announced) }
     }
 
-    /// Whether a channel of a service is for others than nodes, too.
+    /// Whether foreign applications may use a channel of a service.
     pub(super) fn are_services_open(&self, announced: &Announcement) -> bool {
         let is_plain = announced.compressor.is_empty() && announced.configuration.is_none();
         is_plain && !is_private(announced) && (!self.is_ros() || announced.codec == ros::CODEC)
@@ -118,7 +119,7 @@ impl Keys {
         levels.map(|levels| levels.join("/")).filter(|name| topic::check(name).is_ok())
     }
 
-    /// The caches of all publishers of topics. `None` in ROS 2.
+    /// The key expression of the caches of all publishers. `None` in ROS 2.
     pub(super) fn caches(&self) -> Option<String> {
         (!self.is_ros()).then(|| caches(&format!("{}**", self.prefix)))
     }
@@ -128,34 +129,34 @@ impl Keys {
         format!("{}/node/{node}", self.ours)
     }
 
-    /// The tokens of all nodes.
+    /// The key expression of the tokens of all nodes.
     pub(super) fn tokens(&self) -> String {
         format!("{}/node/*", self.ours)
     }
 
-    /// Where a node receives what others write to it alone.
+    /// The key under which a node receives mails.
     pub(super) fn mailbox(&self, to: Name) -> Option<OwnedKeyExpr> {
         OwnedKeyExpr::new(format!("{}/mail/{to}", self.ours)).ok()
     }
 
-    /// Where nodes answer queries for schemas.
+    /// The key expression under which nodes answer queries for schemas.
     pub(super) fn schemas(&self) -> String {
         format!("{}/schema/*", self.ours)
     }
 
-    /// Where a schema is asked for.
+    /// The key of a query for a schema.
     pub(super) fn schema(&self, hash: Id128) -> String {
         format!("{}/schema/{hash}", self.ours)
     }
 }
 
-/// The caches of all publishers under a key.
+/// The key expression of the caches of all publishers under a key.
 pub(super) fn caches(topic: &str) -> String {
     format!("{topic}{CACHE}**")
 }
 
-/// The cache of a publisher of this engine. It has no id among the publishers of its session, as
-/// usual for those whose samples have times instead of numbers.
+/// The key of the cache of a publisher of this engine. Instead of an id of the publisher within its
+/// session it has `uhlc`, as usual for publishers whose samples have timestamps instead of numbers.
 pub(super) fn our_cache(topic: &str, session: &str) -> String {
     format!("{topic}{CACHE}{session}/uhlc{OUR_CACHE}")
 }
@@ -166,7 +167,7 @@ pub(super) fn topic_of_cache(cache: &str) -> Option<&keyexpr> {
     keyexpr::new(topic).ok()
 }
 
-/// The node at the end of a key.
+/// Returns the node that the last level of a key names.
 pub(super) fn last(key: &str) -> Option<Name> {
     let (node, incarnation) = key.rsplit('/').next()?.split_once('-')?;
     let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
@@ -176,7 +177,7 @@ pub(super) fn last(key: &str) -> Option<Name> {
     Some(Name(Hello { node: id(node)?, incarnation: u64::from_str_radix(incarnation, 16).ok()? }))
 }
 
-/// The schema at the end of a key.
+/// Returns the schema that the last level of a key names.
 pub(super) fn last_schema(key: &str) -> Option<Id128> {
     key.rsplit('/').next().and_then(id)
 }
@@ -192,7 +193,7 @@ fn escaped(level: &str) -> String {
     text.strip_prefix('@').map(|rest| format!("%40{rest}")).unwrap_or(text)
 }
 
-/// `None` if no level is escaped like that.
+/// Reverses [`escaped`]. `None` if no level is escaped to this text.
 fn unescaped(level: &str) -> Option<String> {
     let text = level.strip_prefix("%40").map_or_else(|| level.into(), |rest| format!("@{rest}"));
     let text = text.replace("%24", "$").replace("%25", "%");
@@ -235,7 +236,7 @@ mod tests {
         for pattern in ["**", "plant/*/pump", "plant/**"] {
             assert_eq!(keys("").of(pattern).expect("an expression").as_str(), pattern);
         }
-        // Of nobody's topic.
+        // Keys of no topic, or of a topic that has exactly this key.
         for key in ["a$*", "@polywire/1/node/x", "100%", "a%41", "a/%4", "x/@y"] {
             let name = keys("").topic(key);
             assert!(name.is_none() || keys("").of(&name.expect("some")).expect("a key").as_str() == key, "{key}");

@@ -1,10 +1,11 @@
-//! One end of a link to another node: what it sends, and which of the peer's messages it takes.
+//! One end of a link to another node: what this node sends to the peer, and which of the peer's
+//! messages this node takes.
 //!
-//! As long as the peer keeps up, it takes messages from the keys of their topics, where they are
-//! put once for all. At most a *window* of bytes is under way that the peer has not taken. If it
-//! falls behind, the sender tells it to leave: messages for it wait here by the overflow policy,
-//! and go to it by mail, until it has caught up and joins again. So one slow peer does not hold up
-//! the others for longer than the policy says.
+//! While the peer keeps up, it takes messages from the keys of their topics, where each message is
+//! put once for all peers. At most a *window* of bytes is under way that the peer has not taken. If
+//! the peer falls behind, this node sends it *leave*: messages for that peer then wait here by the
+//! overflow policy, and go to it by mail. When the peer has caught up, this node sends it *join*.
+//! So one slow peer does not hold up the others for longer than the policy says.
 
 use std::{
     collections::BTreeMap,
@@ -30,19 +31,19 @@ use super::{
     ros::{self, HEADER},
 };
 
-/// Bytes that a message or frame counts besides its own.
+/// Bytes that a message or frame counts in addition to its own.
 const OVERHEAD: usize = 64;
-/// The peer is asked what it has taken at the latest after this share of a window.
+/// A mark asks the peer what it has taken. It is sent at the latest after this share of a window.
 const MARKS: u64 = 4;
-/// Little is under way up to this share of a window, which is more than between two marks.
+/// A link is calm while no more than this share of a window is under way: more than between marks.
 const CALM: u64 = 2;
-/// It is asked when nothing was sent for so long, if not all is taken. Among many nodes, this and
-/// the next are longer.
+/// A mark is also sent when nothing was sent for this long and the peer has not taken everything.
+/// This pause and [`ASK_AGAIN`] are longer among many nodes.
 const ASK: Duration = Duration::from_millis(500);
-/// It is asked again after so long without an answer, which also shows whether mails are missing.
+/// A mark is repeated after this long without an answer, which also reveals missing mails.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a port requires of its links.
+/// The overflow policy and the limits that a port sets for its links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) overflow: Overflow,
@@ -57,11 +58,11 @@ pub(super) struct Terms {
 pub(super) struct Message<'a> {
     pub(super) envelope: &'a Envelope<'a>,
     pub(super) payload: &'a [u8],
-    /// Whether it may be put under the key of its topic.
+    /// Whether the message may be put under the key of its topic.
     pub(super) is_open: bool,
-    /// A peer takes it from there.
+    /// Whether a peer takes the message from the key of its topic.
     pub(super) is_taken: bool,
-    /// Its publisher cannot wait, where the policy says that it does: the message has room.
+    /// Whether the publisher cannot wait, although the policy blocks. The message then has room.
     pub(super) cannot_wait: bool,
     frame: Option<Vec<u8>>,
 }
@@ -83,15 +84,15 @@ impl<'a> Message<'a> {
 /// A channel of the peer.
 pub(super) struct Remote {
     pub(super) writer: Id128,
-    /// Where its messages are put. `None` if they come by mail.
+    /// The key under which the channel's messages are put. `None` if they arrive by mail.
     pub(super) key: Option<OwnedKeyExpr>,
-    /// What precedes its payloads there.
+    /// The header that precedes the payloads under that key.
     pub(super) header: Option<[u8; HEADER]>,
-    /// The topic, if it is that of a service's replies.
+    /// The channel's topic, if it is the topic of a service's replies.
     pub(super) replies: Option<String>,
-    /// This node has accepted it.
+    /// Whether this node has accepted the channel.
     pub(super) is_accepted: bool,
-    /// The peer has said that its messages are for this node from here on.
+    /// Whether the peer has sent the Position from which on messages are for this node.
     pub(super) is_open: bool,
 }
 
@@ -99,38 +100,38 @@ pub(super) struct Link {
     pub(super) info: LinkInfo,
     pub(super) delivery: Delivery<Held>,
     pub(super) remote: BTreeMap<ChannelId, Remote>,
-    /// An offer of the peer, until its announcement comes.
+    /// An offer of the peer, until the announcement of its channel arrives.
     pub(super) offered: Option<(ChannelId, Vec<u8>)>,
     /// Whether this node takes the peer's messages from the keys of their topics.
     pub(super) takes_open: bool,
     terms: Terms,
-    /// What waits while the peer takes messages by mail.
+    /// The frames and messages that wait while the peer takes messages by mail.
     queue: Outbox,
     /// Whether the peer takes messages from the keys of their topics.
     has_joined: bool,
-    /// The peer took nothing for longer than the policy's patience.
+    /// Whether the peer has taken nothing for longer than the policy's patience.
     is_stalled: bool,
-    /// It did not answer for so long.
+    /// Whether the peer has not answered a channel for longer than the policy's patience.
     is_silent: bool,
-    /// Bytes sent, asked for, and taken.
+    /// Bytes that were sent, bytes that the last mark covers, and bytes that the peer has taken.
     sent: u64,
     marked: u64,
     taken: u64,
     marked_at: Instant,
-    /// What was sent when it was last looked at, and since when nothing more was.
+    /// The value of `sent` at the last check, and the time since which it has not changed.
     seen: u64,
     quiet_since: Instant,
     notices: Vec<Notice>,
 }
 
-/// Where what a link sends goes.
+/// The way to the peer of a link: the line, and the queue of what leaves through the session.
 pub(super) struct Way<'a> {
     pub(super) line: &'a mut Line,
     pub(super) out: &'a mut Outgoing,
 }
 
 impl Link {
-    /// A link that begins, with the channels of this node.
+    /// Begins a link: sends *join*, and announces the channels of this node.
     pub(super) fn begin<'a>(
         info: LinkInfo,
         terms: Terms,
@@ -181,7 +182,7 @@ impl Link {
         self.end_channels(way);
     }
 
-    /// Sends a frame behind what waits.
+    /// Sends a frame after everything that waits in the queue.
     pub(super) fn tell(&mut self, way: &mut Way<'_>, frame: &Frame<'_>) {
         match self.queue.is_empty() {
             true => self.send_frame(way, &encoded(frame)),
@@ -189,13 +190,13 @@ impl Link {
         }
     }
 
-    /// Sends a frame at once, such as an answer.
+    /// Sends a frame at once, ahead of what waits in the queue, such as an announcement.
     pub(super) fn send_frame(&mut self, way: &mut Way<'_>, frame: &[u8]) {
         way.line.send(Content::Frame(frame), way.out);
         self.count(way, frame.len() + OVERHEAD);
     }
 
-    /// Whether a message has to wait for the peer, with a policy that waits.
+    /// Whether a message must wait for the peer, by a policy that blocks the publisher.
     pub(super) fn must_wait(&self, message: &Message<'_>, out: &Outgoing) -> bool {
         let channel = message.envelope.channel;
         if self.is_free(out) && !self.delivery.is_holding() || !self.delivery.wants(channel) {
@@ -209,7 +210,7 @@ impl Link {
         }
     }
 
-    /// The peer took nothing, or did not answer, while a message waited for it.
+    /// Notes that the peer did not answer, or took nothing, while a message waited for it.
     pub(super) fn stall(&mut self, message: &Message<'_>) {
         match self.must_hold(message.envelope.channel) {
             true => self.is_silent = true,
@@ -221,16 +222,17 @@ impl Link {
         self.delivery.must_hold(channel, u32::from(self.delivery.is_accepted(channel)))
     }
 
-    /// Changes whenever the peer takes something.
+    /// Returns a value that changes whenever the peer takes something.
     pub(super) fn progress(&self) -> (u64, usize) {
         (self.taken, self.delivery.held_bytes())
     }
 
-    /// Sends a message, or keeps it here, or drops it. If it is to be put under its topic's key,
-    /// that is noted in the message, and [`Link::mark_if_due`] follows.
+    /// Sends a message to the peer by mail, keeps it here, or drops it. If the peer takes the
+    /// message from its topic's key, sets `is_taken`: the caller must put it there and call
+    /// [`Link::mark_if_due`].
     pub(super) fn send(&mut self, way: &mut Way<'_>, message: &mut Message<'_>) -> Outcome {
         let (envelope, channel) = (message.envelope, message.envelope.channel);
-        // Most messages have nothing in their way, which takes no search for their channel.
+        // The usual case: nothing is in the message's way, and there is no search for its channel.
         if message.is_open
             && self.is_free(way.out)
             && let Some((_, subscribers)) = self.delivery.open_way(channel)
@@ -276,7 +278,8 @@ impl Link {
     }
 
     fn hold(&mut self, way: &mut Way<'_>, message: &mut Message<'_>, subscribers: u32) -> Outcome {
-        // It waits behind others of its writer: the peer must not take it where it is put for all.
+        // The message waits behind others of its writer: the peer must not take it from its topic's
+        // key.
         if self.delivery.is_accepted(message.envelope.channel) {
             self.leave(way);
         }
@@ -318,7 +321,7 @@ impl Link {
         self.notices.extend(self.delivery.notice(Instant::now()));
     }
 
-    /// The drops to tell the node of.
+    /// Takes the notices of dropped messages that are to be reported to the node.
     pub(super) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -333,7 +336,7 @@ impl Link {
         self.has_joined && !self.is_stalled && self.has_window(out)
     }
 
-    /// Whether more may be under way. One message has room whatever its size.
+    /// Whether the window has room. If it has, a message of any size fits.
     fn has_window(&self, out: &Outgoing) -> bool {
         self.sent - self.taken < self.terms.window && !out.is_jammed()
     }
@@ -344,7 +347,8 @@ impl Link {
         }
     }
 
-    /// Sends what waits, as far as the window has room. If nothing waits, the peer joins again.
+    /// Sends what waits, as far as the window has room. If nothing waits any more, sends *join*:
+    /// the peer takes messages from the keys of their topics again.
     pub(super) fn feed(&mut self, way: &mut Way<'_>) {
         let is_half_free = 2 * (self.sent - self.taken) <= self.terms.window && !way.out.is_jammed();
         self.is_stalled &= !is_half_free;
@@ -371,25 +375,25 @@ impl Link {
         self.mark_if_due(way);
     }
 
-    /// Asks the peer what it has taken, if much was sent since the last time.
+    /// Sends a mark, if much was sent since the last one.
     pub(super) fn mark_if_due(&mut self, way: &mut Way<'_>) {
         if self.is_mark_due() {
             self.mark(way);
         }
     }
 
-    /// Whether much was sent since the peer was asked what it has taken.
+    /// Whether much was sent since the last mark.
     pub(super) fn is_mark_due(&self) -> bool {
         self.sent - self.marked >= (self.terms.window / MARKS).max(1)
     }
 
-    /// Asks the peer what it has taken.
+    /// Sends a mark, which asks the peer what it has taken.
     pub(super) fn mark(&mut self, way: &mut Way<'_>) {
         (self.marked, self.marked_at) = (self.sent, Instant::now());
         way.line.send(Content::Mark(self.sent), way.out);
     }
 
-    /// Does what is due at this time. Returns whether something will be.
+    /// Does what is due at `now`. Returns whether something will become due as time passes.
     pub(super) fn keep_time(&mut self, way: &mut Way<'_>, now: Instant, crowd: u32, is_closing: bool) -> bool {
         self.feed(way);
         if self.is_taken() {
@@ -410,7 +414,7 @@ impl Link {
         !self.notices.is_empty()
     }
 
-    /// The peer has taken so many bytes.
+    /// Notes that the peer has taken this many bytes, and sends what has room now.
     pub(super) fn taken(&mut self, way: &mut Way<'_>, bytes: u64) {
         if (self.taken..=self.sent).contains(&bytes) {
             self.taken = bytes;
@@ -418,7 +422,8 @@ impl Link {
         }
     }
 
-    /// The peer answered a channel of this node. What was held for it leaves.
+    /// Handles the peer's answer to a channel of this node. Messages that were held for the answer
+    /// move to the queue.
     pub(super) fn answered(&mut self, way: &mut Way<'_>, channel: ChannelId, answer: &Answer) {
         let was_accepted = self.delivery.is_accepted(channel);
         let leaving = self.delivery.answered(channel, answer);
@@ -451,7 +456,8 @@ impl Link {
         }
     }
 
-    /// Notes a channel of the peer, with the offer in front of it. Fails if there are too many.
+    /// Notes a channel of the peer, and adds the offer that preceded the announcement. Fails if the
+    /// peer has too many channels.
     pub(super) fn remember(
         &mut self,
         channel: ChannelId,

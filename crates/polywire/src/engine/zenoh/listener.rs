@@ -1,6 +1,7 @@
-//! Listens to keys. What other applications published under a key before is in the caches of their
-//! advanced publishers. They are asked when this node begins to listen, and when such a publisher
-//! appears later. In ROS 2, they are asked when a subscriber requests it.
+//! Listens to keys, and queries the caches of other applications' advanced publishers for what they
+//! published before. Caches are queried when this node begins to listen to a key, and when such a
+//! publisher appears later. In ROS 2, they are queried when the node accepts the history of a
+//! publisher.
 
 use std::{
     sync::{Arc, Weak},
@@ -25,11 +26,11 @@ use super::{
     ros::{self, Topic},
 };
 
-/// How long a cache is waited for.
+/// The time-out of a query of caches.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// Listens to a key, and asks for what came before.
+    /// Listens to a key, and queries the caches for what was published before.
     pub(super) fn listener(self: &Arc<Self>, key: &OwnedKeyExpr) -> Option<Listener> {
         let (shared, pattern) = (Arc::downgrade(self), key.is_wild().then(|| key.clone()));
         let subscriber = self.session.declare_subscriber(key.clone()).callback(move |sample| {
@@ -38,14 +39,14 @@ impl Shared {
                 shared.sample_came(sample);
             }
         });
-        // Before the first sample: it waits for what came before.
+        // Begins before the first live sample, which must wait for the samples from caches.
         let question = (!self.keys.is_ros()).then(|| {
             self.caches.lock().listen(key);
             self.question(key)
         });
         match subscriber.wait() {
             Ok(subscriber) => {
-                // Caches answer when samples come already, so that none is missing in between.
+                // Queried when live samples arrive already, so that no sample is missed in between.
                 if let Some(question) = question.flatten() {
                     self.query_caches(&key::caches(key), move |reply| question.replied(reply));
                 }
@@ -59,7 +60,7 @@ impl Shared {
         }
     }
 
-    /// An advanced publisher has appeared.
+    /// Queries the cache of an advanced publisher that has appeared.
     pub(super) fn cache_came(&self, token: &Sample) {
         let cache = token.key_expr().as_str();
         let Some(topic) = key::topic_of_cache(cache).filter(|_| token.kind() == SampleKind::Put) else { return };
@@ -69,7 +70,8 @@ impl Shared {
         }
     }
 
-    /// A query for what came before under a key that is listened to. Samples wait from now on.
+    /// Begins a query of the caches of a key that the node listens to. Live samples wait from now
+    /// on. `None` if too many queries are under way.
     fn question(&self, key: &OwnedKeyExpr) -> Option<Question> {
         if !self.caches.lock().begin(key) {
             log::debug!("'{key}': more caches than can be asked at once");
@@ -78,10 +80,11 @@ impl Shared {
         Some(Question { shared: self.this.clone(), key: key.clone() })
     }
 
-    /// Asks for what publishers of ROS 2 keep of a topic, without a lock.
+    /// Queries the samples of a topic that publishers of ROS 2 keep. Called without a lock.
     pub(super) fn ask_kept(&self, topic: Topic) {
         let Some(key) = self.keys.of_ros_topic(&topic) else { return };
-        // The node accepts a history before it listens. What is published in between would miss.
+        // The node accepts a history before it listens. If the query began before it listens,
+        // samples that are published in between would be missed.
         self.lock().publishers.postpone(&topic);
         if !self.listens(&key) || !self.lock().publishers.resume(&topic) {
             return;
@@ -90,7 +93,7 @@ impl Shared {
         self.query_caches(&key::caches(&key), move |reply| question.replied(&reply));
     }
 
-    /// Queries caches. `replied` is dropped when all have answered, or cannot be asked.
+    /// Queries caches. `replied` is dropped when the query ends, or if it fails.
     fn query_caches(&self, caches: &str, replied: impl Fn(Reply) + Send + Sync + 'static) {
         let query = self.session.get(format!("{caches}?{FROM_NODE}")).target(QueryTarget::All).timeout(PATIENCE);
         let query = query.accept_replies(ReplyKeyExpr::Any).consolidation(ConsolidationMode::None);
@@ -99,14 +102,14 @@ impl Shared {
         }
     }
 
-    /// A live sample of another application came.
+    /// Handles a live sample of a foreign application.
     pub(super) fn foreign_sample_came(&self, sample: Sample) {
-        // Under the lock: what waited before it is passed on before it.
+        // Passes samples on under the lock, so that those which have waited are passed on first.
         self.caches.lock().live(sample, |sample| self.foreign_came(sample));
     }
 }
 
-/// A query that is under way. It has ended when it is dropped.
+/// A query of caches that is under way. Dropping this value notes that the query has ended.
 struct Question {
     shared: Weak<Shared>,
     key: OwnedKeyExpr,
@@ -117,18 +120,19 @@ impl Question {
         let (Some(shared), Ok(sample)) = (self.shared.upgrade(), reply.into_result()) else { return };
         let attached = sample.attachment().map(|bytes| bytes.to_bytes()).unwrap_or_default();
         let is_foreign = matches!(attachment::parse(&attached, &shared.local.options.limits), Ok(Attached::Foreign));
-        // One without a time might be live, too.
+        // A sample without a timestamp is ignored, because it may arrive live as well.
         if is_foreign && self.key.includes(sample.key_expr()) && sample.timestamp().is_some() {
             shared.caches.lock().answered(sample);
         }
     }
 }
 
-/// A query for what publishers of ROS 2 keep. It has ended when it is dropped.
+/// A query for the samples that publishers of ROS 2 keep. Dropping this value notes that the query
+/// has ended.
 struct KeptQuestion {
     shared: Weak<Shared>,
     topic: Topic,
-    /// With the bytes of the payloads.
+    /// The samples that have arrived, and their size in bytes.
     came: Mutex<(Vec<Kept>, usize)>,
 }
 

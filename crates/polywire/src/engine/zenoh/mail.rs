@@ -1,8 +1,9 @@
-//! What one node writes to another alone: frames, and what keeps the link between them.
+//! Mails: what one node sends to one other node. A mail has frames, and contents that maintain the
+//! link between both nodes.
 //!
-//! A link begins when each end has learned the number that the other one has drawn for it, its
-//! *epoch*. From then on mails are counted, so that an end notices if one is missing. It then draws
-//! another epoch, and the link begins anew.
+//! Each end draws a number for the link, its *epoch*. The link begins when both ends know the
+//! other's epoch. From then on mails are numbered, so that an end notices a missing mail. That end
+//! then draws another epoch, and a new link begins.
 
 use polywire_core::{envelope::Id128, frame::Hello};
 
@@ -19,14 +20,15 @@ const LEAVE: u8 = 5;
 /// Bytes in front of each content: its kind and its length.
 const HEAD: usize = 9;
 
-/// The node that has written a mail, and the mail. `None` if it is none, or one of a later version.
+/// Returns the sender of a mail, and the rest of the mail. `None` if the bytes are no mail, or a
+/// mail of a later version.
 pub(super) fn signed(bytes: &[u8]) -> Option<(Name, &[u8])> {
     let (node, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
     let (incarnation, mail) = number(rest)?;
     Some((Name(Hello { node: Id128(*node), incarnation }), mail))
 }
 
-/// A mail, behind its sender.
+/// A mail without its sender, which precedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mail<'a> {
     /// The sender's epoch.
@@ -41,13 +43,15 @@ pub(super) struct Mail<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content<'a> {
-    /// The sender's epoch. `asks`: the sender has no link and wants to hear the receiver's.
+    /// The mail is a hello, which has the sender's epoch. `asks`: the sender has no link and asks
+    /// for the receiver's epoch.
     Hello { asks: bool },
     /// A frame as it stands in a datagram (`spec/frame.md`).
     Frame(&'a [u8]),
-    /// The sender has sent so many bytes over this link, and wants to hear when they are taken.
+    /// The sender has sent this many bytes over this link, and asks for [`Content::Taken`] when the
+    /// receiver has taken them.
     Mark(u64),
-    /// The sender has taken what came before this mark.
+    /// The sender has taken everything that arrived before this mark.
     Taken(u64),
     /// From here on the receiver takes messages from the keys of their topics.
     Join,
@@ -56,12 +60,12 @@ pub(super) enum Content<'a> {
 }
 
 impl Content<'_> {
-    /// Bytes that it takes in a mail.
+    /// Returns the bytes that the content takes in a mail, at most.
     pub(super) fn size(&self) -> usize {
         HEAD + if let Content::Frame(frame) = self { frame.len() } else { size_of::<u64>() }
     }
 
-    /// Appends it to a mail.
+    /// Appends the content to a mail.
     pub(super) fn put(&self, mail: &mut Vec<u8>) {
         let number;
         let (kind, body): (u8, &[u8]) = match self {
@@ -81,7 +85,8 @@ impl Content<'_> {
     }
 }
 
-/// The bytes of a mail with one content, to which others may be appended unless it is a hello.
+/// Returns the bytes of a mail with one content. More contents may be appended, unless the content
+/// is a hello.
 pub(super) fn begin(from: Name, epochs: [u64; 2], number: u64, content: Content<'_>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MAGIC.len() + size_of::<Name>() + 3 * size_of::<u64>() + content.size());
     bytes.extend_from_slice(MAGIC);
@@ -93,7 +98,7 @@ pub(super) fn begin(from: Name, epochs: [u64; 2], number: u64, content: Content<
 }
 
 impl<'a> Mail<'a> {
-    /// Reads a mail behind its sender. `None` if it is none.
+    /// Reads the bytes behind the sender of a mail. `None` if they are not valid.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Mail<'a>> {
         let (epoch, rest) = number(bytes)?;
         let (peer_epoch, rest) = number(rest)?;
@@ -108,7 +113,7 @@ impl<'a> Mail<'a> {
         (epoch > 0 && (is_hello || rest.is_empty() && !contents.is_empty())).then_some(mail)
     }
 
-    /// What it says, in order.
+    /// Returns the contents in order.
     pub(super) fn contents(self) -> impl Iterator<Item = Content<'a>> {
         let mut rest = self.contents;
         std::iter::from_fn(move || {
@@ -119,7 +124,7 @@ impl<'a> Mail<'a> {
     }
 }
 
-/// The first of contents, and the others.
+/// Returns the first content, and the bytes of the others.
 fn split(bytes: &[u8]) -> Option<(Content<'_>, &[u8])> {
     let (kind, rest) = bytes.split_first()?;
     let (length, rest) = number(rest)?;

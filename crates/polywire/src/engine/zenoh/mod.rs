@@ -1,16 +1,16 @@
-//! Zenoh: topics are keys, formats are encodings, and what a message needs besides its payload is
-//! in the sample's attachment. `spec/zenoh.md` defines the mapping.
+//! The engine `zenoh`: a topic is a key, a format is an encoding, and the writer and the envelope
+//! of a message are in the sample's attachment. `spec/zenoh.md` defines the mapping.
 //!
-//! Each port has a session of its own. Nodes find each other by liveliness tokens. What they tell
-//! each other (announcements, answers, documents) goes to the mailbox of the node that it is for;
-//! messages are put once, under the key of their topic, and reach Polywire's subscribers and those
-//! of every other Zenoh application.
+//! Each port has its own Zenoh session. Nodes discover each other by liveliness tokens. Control
+//! frames (announcements, answers, documents) go to the mailbox of the receiving node. A message is
+//! put once, under the key of its topic, and reaches Polywire's subscribers and those of every
+//! other Zenoh application.
 //!
 //! ```
 //! use polywire::{engine::{zenoh::Zenoh, Engine}, Node};
 //! let properties = Zenoh.properties();
 //! assert!(properties.reliable && properties.ordered && properties.multicast);
-//! // A peer that nobody finds: it neither listens beyond this machine nor looks for others.
+//! // A peer that no other node discovers: it listens on this machine alone, and scouting is off.
 //! let endpoint = Node::new().open("zenoh/peer?listen=tcp/127.0.0.1:0,scouting=off")?;
 //! assert!(endpoint.starts_with("zenoh/peer?listen=tcp/127.0.0.1:") && !endpoint.contains(":0,"));
 //! # Ok::<(), polywire::NodeError>(())
@@ -52,7 +52,7 @@ use super::{Engine, EngineError, Local, Port, Properties, Sink, tls};
 
 const NAME: &str = "zenoh";
 const EXAMPLE: &str = "peer?connect=tcp/10.0.0.7:7447";
-/// The address of wires that name none.
+/// The address that is used if a wire names none.
 const USUAL: &str = "peer";
 
 /// `zenoh/MODE[/LOCATOR][?OPTIONS]`: a session of Zenoh.

@@ -24,15 +24,15 @@ use super::{
     ros::Topic,
 };
 
-/// The encoding of errors; the number of the kind of error follows.
+/// The beginning of the encoding of error replies. The number of the error's code follows.
 pub(super) const ERROR: &str = "text/plain;";
 
-/// Some mails without a frame, in bytes.
+/// The most bytes in the queue that count as little: some mails without a frame.
 const LITTLE: usize = 512;
-/// Bytes of a mail to which nothing is appended any more.
+/// The most bytes to which a mail grows when contents are appended.
 const ROW: usize = 8 << 10;
-/// More bytes of mails to one node within a while are a flood. Most nodes announce all channels in
-/// fewer.
+/// More bytes of mails to one node within [`WHILE`] are a flood. Most nodes announce all their
+/// channels in fewer bytes.
 const FLOOD: usize = 256 << 10;
 const WHILE: Duration = Duration::from_secs(1);
 
@@ -40,33 +40,33 @@ const WHILE: Duration = Duration::from_secs(1);
 pub(super) enum Put {
     /// A message, for everybody who listens to its topic.
     Open { outlet: Arc<Outlet>, instance: Option<Id128>, attachment: Vec<u8>, payload: Vec<u8> },
-    /// An instance has ended, which concerns the topic's history.
+    /// An instance has ended. The topic's history discards its samples.
     End { outlet: Arc<Outlet>, instance: Option<Id128> },
-    /// For one node. More may be appended if it is a row.
+    /// A mail for one node. More contents may be appended if `is_row`.
     Mail { to: Arc<Mailbox>, bytes: Vec<u8>, is_row: bool },
-    /// The node is gone. Zenoh forgets what was declared for it.
+    /// A node is gone. Dropping its mailbox ends what was declared for it in Zenoh.
     Forget { _mailbox: Arc<Mailbox> },
     /// A query for a schema.
     Ask { schema: Id128 },
     /// A query for the type of a topic of ROS 2, to these nodes.
     AskType { topic: Box<Topic>, nodes: Vec<String> },
-    /// A query for what publishers of ROS 2 keep of a topic.
+    /// A query for the samples of a topic that publishers of ROS 2 keep.
     AskKept { topic: Box<Topic> },
     /// The request of a client to a foreign server.
     Call { end: Arc<ServiceEnd>, channel: ChannelId, sequence: u64, attachment: Vec<u8>, payload: Vec<u8> },
-    /// What a server answers a query.
+    /// The end of a query to a server of this node.
     Reply(Box<Replying>),
 }
 
-/// A query of somebody else that ends.
+/// A query of a foreign application, and how it ends.
 pub(super) struct Replying {
     pub(super) query: Query,
     pub(super) answer: Answering,
 }
 
-/// What becomes of a query.
+/// How a query ends.
 pub(super) enum Answering {
-    /// A value, with the key of the service. In ROS 2, it has no encoding.
+    /// A value, under the key of the service. There is no encoding in ROS 2.
     Value {
         key: OwnedKeyExpr,
         encoding: Option<Encoding>,
@@ -74,12 +74,12 @@ pub(super) enum Answering {
         payload: Vec<u8>,
     },
     Error(RemoteError),
-    /// It ends without a reply.
+    /// The query ends without a reply.
     Nothing,
 }
 
 impl Replying {
-    /// Ends the query, without a lock: the session may wait for the network.
+    /// Ends the query. Called without a lock, because the session may wait for the network.
     pub(super) fn send(self) -> zenoh::Result<()> {
         match self.answer {
             Answering::Value { key, encoding, attachment, payload } => {
@@ -99,7 +99,7 @@ impl Replying {
 }
 
 impl Put {
-    /// Ends a query.
+    /// Returns the item that ends a query.
     pub(super) fn reply(query: Query, answer: Answering) -> Put {
         Put::Reply(Box::new(Replying { query, answer }))
     }
@@ -119,7 +119,7 @@ impl Put {
     }
 }
 
-/// The puts that wait for the session.
+/// The items that wait for the session.
 pub(super) struct Outgoing {
     queue: VecDeque<Put>,
     bytes: usize,
@@ -127,7 +127,7 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Beyond so many bytes, messages wait elsewhere.
+    /// Creates an empty queue. Beyond `limit` bytes, messages wait in their links.
     pub(super) fn new(limit: usize) -> Outgoing {
         Outgoing { queue: VecDeque::new(), bytes: 0, limit }
     }
@@ -137,7 +137,8 @@ impl Outgoing {
         self.queue.push_back(put);
     }
 
-    /// Appends a content to the mail that leaves last, if that is for the same node and has room.
+    /// Appends a content to the last mail in the queue, if nothing follows that mail, and it is for
+    /// the same node and has room.
     fn append(&mut self, to: &Arc<Mailbox>, content: Content<'_>) -> bool {
         let Some(Put::Mail { to: last, bytes, is_row: true }) = self.queue.back_mut() else { return false };
         if !Arc::ptr_eq(last, to) || bytes.len() + content.size() > ROW {
@@ -159,31 +160,31 @@ impl Outgoing {
         self.queue.is_empty()
     }
 
-    /// Whether so little is to leave that who adds to it and sends it is soon done.
+    /// Whether so little is queued that a thread which adds to it and sends all is done soon.
     pub(super) fn is_little(&self) -> bool {
         self.bytes <= LITTLE
     }
 
-    /// Whether messages have to wait, since the session takes nothing.
+    /// Whether messages must wait, because the session does not take what is queued.
     pub(super) fn is_jammed(&self) -> bool {
         self.bytes > self.limit
     }
 }
 
-/// Where another node receives mails.
+/// The mailbox of another node, to which this node sends mails.
 ///
-/// A publisher is declared only for a flood of them. Routers go through the publishers of all their
-/// sessions whenever a subscriber, a token or another publisher appears: one for each pair of nodes
-/// would take them the cube of the number of nodes. For a key that was not declared, this session
-/// goes through the keys that it knows with each put, and also sends it to a router that it knows
-/// beside the peer.
+/// A publisher is declared only for a flood of mails. Routers go through the publishers of all
+/// their sessions whenever a subscriber, a token or another publisher appears. With one publisher
+/// for each pair of nodes, that work would grow with the cube of the number of nodes. Without a
+/// publisher, this session goes through the keys that it knows with each put, and also sends the
+/// put to a router that it knows beside the peer.
 pub(super) struct Mailbox {
     key: OwnedKeyExpr,
     publisher: OnceLock<Publisher<'static>>,
     flow: Mutex<Flow>,
 }
 
-/// The bytes of mails that have left within the last while.
+/// The bytes of mails that have left within the current [`WHILE`].
 struct Flow {
     since: Instant,
     bytes: usize,
@@ -211,7 +212,7 @@ impl Mailbox {
 }
 
 impl Flow {
-    /// Counts a mail. Whether there are many.
+    /// Counts a mail. Returns whether the mails are a flood.
     fn is_flood(&mut self, bytes: usize, now: Instant) -> bool {
         if now.saturating_duration_since(self.since) > WHILE {
             *self = Flow { since: now, bytes: 0 };
@@ -221,8 +222,8 @@ impl Flow {
     }
 }
 
-/// The way from this node to another one: its mailbox, the epochs of both, and the number of mails
-/// in each direction.
+/// The line from this node to another one: the peer's mailbox, the epochs of both nodes, and the
+/// number of mails in each direction.
 pub(super) struct Line {
     mailbox: Arc<Mailbox>,
     /// This node.
@@ -233,14 +234,14 @@ pub(super) struct Line {
     got: u64,
 }
 
-/// What has become of a mail that came.
+/// The position of a mail that has arrived among the mails of its link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// It is the next one.
+    /// The mail is the next one.
     Next,
-    /// It came before.
+    /// The mail has arrived before.
     Again,
-    /// Others before it are missing.
+    /// Earlier mails of the peer have not arrived.
     Gap,
 }
 
@@ -249,17 +250,17 @@ impl Line {
         Line { mailbox: Arc::new(Mailbox::new(key)), me, epoch, peer_epoch: 0, sent: 0, got: 0 }
     }
 
-    /// The node is gone.
+    /// Ends the line to a node that is gone.
     pub(super) fn end(self, out: &mut Outgoing) {
         out.push(Put::Forget { _mailbox: self.mailbox });
     }
 
-    /// Begins anew, with another epoch.
+    /// Resets the line for another link, with another epoch.
     pub(super) fn renew(&mut self, epoch: u64) {
         (self.epoch, self.sent, self.got) = (epoch, 0, 0);
     }
 
-    /// Sends something, in one mail with what has not left yet.
+    /// Sends a content, if possible in one mail with contents that have not left yet.
     pub(super) fn send(&mut self, content: Content<'_>, out: &mut Outgoing) {
         let is_row = !matches!(content, Content::Hello { .. });
         if is_row && out.append(&self.mailbox, content) {
@@ -271,7 +272,7 @@ impl Line {
         out.push(Put::Mail { to: self.mailbox.clone(), bytes, is_row });
     }
 
-    /// Counts a mail of the link that came.
+    /// Counts a mail of the link that has arrived.
     pub(super) fn count(&mut self, number: u64) -> Came {
         match number.checked_sub(self.got) {
             Some(1) => {

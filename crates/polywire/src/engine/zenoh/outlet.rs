@@ -1,4 +1,4 @@
-//! Where a channel's messages are put: a publisher on the key of its topic.
+//! The outlet of a channel: a Zenoh publisher on the key of the channel's topic.
 
 use std::sync::{
     Arc, OnceLock,
@@ -35,34 +35,35 @@ pub(super) struct Outlet {
     pace: Arc<Pace>,
     /// For messages that leave at once.
     express: Publisher<'static>,
-    /// For messages in batches, made when it is needed.
+    /// For messages that leave in batches. Declared when it is first needed.
     batched: OnceLock<Publisher<'static>>,
-    /// Somebody listens, Polywire or not.
+    /// Whether there is a matching subscriber, Polywire's or not.
     is_heard: Arc<AtomicBool>,
-    /// For applications that come late.
+    /// The history for applications that join late.
     history: Option<History>,
     ros: Option<Ros>,
 }
 
-/// Where the messages of a channel go, and how they look.
+/// The key under which the messages of a channel are put, and their form.
 pub(super) struct Place {
     pub(super) key: OwnedKeyExpr,
     pub(super) encoding: Encoding,
-    /// Samples of each instance that are kept for applications that come late, if there are any.
+    /// The number of samples of each instance that are kept for applications that join late, if the
+    /// channel has a history.
     pub(super) kept: usize,
     pub(super) ros: Option<Ros>,
 }
 
-/// What a topic of ROS 2 has besides.
+/// The additional properties of a topic of ROS 2.
 pub(super) struct Ros {
     pub(super) topic: ros::Topic,
-    /// In front of each payload, unless it is there.
+    /// The header that precedes each payload. `None` if the payloads contain it already.
     pub(super) header: Option<[u8; ros::HEADER]>,
     pub(super) _token: LivelinessToken,
 }
 
 impl Outlet {
-    /// A publisher for the channel. Its history has at most `most` bytes.
+    /// Declares a publisher for a channel. The channel's history has at most `most` bytes.
     pub(super) fn open(
         session: &Session,
         place: Place,
@@ -99,8 +100,8 @@ impl Outlet {
         self.ros.as_ref().map(|ros| &ros.topic)
     }
 
-    /// Whether a message may be put here. The end of an instance may not: an application that knows
-    /// no kinds would take it for a value.
+    /// Whether a message may be put here. The end of an instance may not: an application that does
+    /// not know kinds of messages would take it for a value.
     pub(super) fn takes(&self, envelope: &Envelope<'_>) -> bool {
         match self.ros {
             None => !matches!(envelope.kind, Kind::Dispose | Kind::Unregister),
@@ -108,7 +109,7 @@ impl Outlet {
         }
     }
 
-    /// Whether an instance has ended whose samples the history may have.
+    /// Whether a message ends an instance of which the history may have samples.
     pub(super) fn ends(&self, envelope: &Envelope<'_>) -> bool {
         self.has_history() && matches!(envelope.kind, Kind::Dispose | Kind::Unregister)
     }
@@ -124,12 +125,12 @@ impl Outlet {
         (ros::attachment(writer, envelope), payload)
     }
 
-    /// Whether somebody gets what is put here, now or later.
+    /// Whether a subscriber receives what is put here, now or later.
     pub(super) fn is_heard(&self) -> bool {
         self.has_history() || self.is_heard_now()
     }
 
-    /// Whether somebody gets what is put here now. It may be a node.
+    /// Whether a subscriber receives what is put here now. It may be a Polywire node's.
     pub(super) fn is_heard_now(&self) -> bool {
         self.is_heard.load(Ordering::Acquire)
     }
@@ -151,12 +152,12 @@ impl Outlet {
         put
     }
 
-    /// An instance has ended, after all that was put.
+    /// Notes that an instance has ended. Called after everything before its end was put.
     pub(super) fn forget(&self, instance: Option<Id128>) {
         self.history.iter().for_each(|history| history.forget(instance));
     }
 
-    /// A message has waited for peers until now, which is no pause of its publisher.
+    /// Notes that a message has waited for peers until now. That wait is no pause of the publisher.
     pub(super) fn waited(&self) {
         self.pace.waited();
     }
@@ -177,7 +178,7 @@ fn publisher(
     congestion: CongestionControl,
     is_express: bool,
 ) -> zenoh::Result<Publisher<'static>> {
-    // Subscribers of this session are those of the node, which gets its own messages otherwise.
+    // The session's own subscribers are the node's, which receives its own messages in another way.
     let publisher = session.declare_publisher(key.clone()).encoding(encoding.clone());
     publisher.allowed_destination(Locality::Remote).congestion_control(congestion).express(is_express).wait()
 }

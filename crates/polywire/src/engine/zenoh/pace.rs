@@ -1,6 +1,7 @@
-//! Whether a message leaves at once (Zenoh calls it express) or in a batch with others, of the same
-//! channel or of others: batches are those of the session. The time that a put takes is no pause of
-//! the publishers: it may be long if many listen.
+//! Decides whether a message leaves at once (Zenoh calls it express) or in a batch with others.
+//! Batches belong to the session, so a batch may have messages of several channels. The time that a
+//! put takes does not count as a pause of the publisher, because it may be long if there are many
+//! subscribers.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -11,43 +12,46 @@ use parking_lot::Mutex;
 
 use super::super::inline;
 
-/// Messages that begin at most so long after the last one was put follow it without a pause.
+/// A message that begins at most this long after the end of the last put follows without a pause.
 const PAUSE: Duration = Duration::from_micros(20);
-/// A burst in which messages are batched ends with a pause of this length, or with so many shorter
-/// pauses in a row. A publisher may lose its processor, or wait for a peer, and go on.
+/// A burst of batched messages ends with a pause longer than [`LULL`], or with [`PAUSES`] shorter
+/// ones in a row. Fewer do not end it, because a publisher may lose its processor, or wait for a
+/// peer, and then continue.
 const LULL: Duration = Duration::from_millis(1);
 const PAUSES: u32 = 4;
-/// In a burst without pauses, the clock is read for one message of so many, and after a clock has
-/// moved on that is read faster and exact to some milliseconds. If it has moved so far, there was a
-/// pause.
+/// In a burst without pauses, the exact clock is read for one of [`LOOK`] messages, and after the
+/// coarse clock has moved. The coarse clock is read faster and is exact to some milliseconds. If it
+/// has moved by [`IDLE`], there was a pause.
 const LOOK: u32 = 8;
 const IDLE: Duration = Duration::from_millis(10);
 
 /// When messages leave at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Express {
-    /// Until so many have followed each other without a pause.
+    /// Until this many messages have followed each other without a pause.
     Until(u32),
     Always,
     Never,
 }
 
-/// How the messages of a port follow each other.
+/// The pace at which the messages of a port follow each other.
 pub(super) struct Pace {
     express: Express,
     row: Mutex<Row>,
-    /// So many messages are batched without another look at the clock, until that changes.
+    /// The number of next messages that are batched without a look at the exact clock, unless the
+    /// coarse clock moves.
     unseen: AtomicU32,
-    /// Nanoseconds of the clock that is read faster, at the last look.
+    /// The coarse clock in nanoseconds, when `is_express` last read the exact clock.
     coarse: AtomicU64,
 }
 
-/// Messages that followed each other without a pause, and the pauses of their burst in a row.
+/// The number of messages that have followed each other without a pause, and the number of pauses
+/// in a row in their burst.
 #[derive(Default)]
 struct Row {
     messages: u32,
     pauses: u32,
-    /// When the last one was put.
+    /// The end of the last put.
     ended: Option<Instant>,
 }
 
@@ -56,7 +60,8 @@ impl Pace {
         Pace { express, row: Mutex::default(), unseen: AtomicU32::new(0), coarse: AtomicU64::new(0) }
     }
 
-    /// Whether a message leaves at once. One thread at a time asks, and puts it.
+    /// Decides whether a message leaves at once. One thread at a time calls this and puts the
+    /// message.
     pub(super) fn is_express(&self) -> bool {
         self.is_express_at(inline::now, Instant::now)
     }
@@ -85,19 +90,19 @@ impl Pace {
         messages < burst
     }
 
-    /// The message was put.
+    /// Notes that the message was put.
     pub(super) fn ended(&self) {
         self.ended_at(inline::now, Instant::now);
     }
 
     fn ended_at(&self, coarse: impl Fn() -> Duration, now: impl Fn() -> Instant) {
-        // The clock matters if it is read for the next message.
+        // The exact time is needed only if the next message reads the exact clock.
         if self.unseen.load(Ordering::Relaxed) == 0 || !self.moved(coarse()).is_zero() {
             self.waited_until(now());
         }
     }
 
-    /// A message has had to wait until now.
+    /// Notes that a message has had to wait until now.
     pub(super) fn waited(&self) {
         self.waited_until(Instant::now());
     }
@@ -109,7 +114,7 @@ impl Pace {
         }
     }
 
-    /// How far the clock has moved that is read faster.
+    /// Returns how far the coarse clock has moved since `is_express` last read the exact clock.
     fn moved(&self, coarse: Duration) -> Duration {
         coarse.saturating_sub(Duration::from_nanos(self.coarse.load(Ordering::Relaxed)))
     }
@@ -124,10 +129,10 @@ mod tests {
         let (pace, start, mut now) = (Pace::new(Express::Until(3)), Instant::now(), Duration::ZERO);
         let mut after = |micros| {
             now += Duration::from_micros(micros);
-            // The clock that is read faster moves rarely.
+            // The coarse clock moves rarely.
             let coarse = |now: Duration| Duration::from_millis(now.as_millis() as u64 / 20 * 20);
             let is_express = pace.is_express_at(|| coarse(now), || start + now);
-            // It takes long to put.
+            // The put takes long.
             now += 10 * PAUSE;
             pace.ended_at(|| coarse(now), || start + now);
             is_express

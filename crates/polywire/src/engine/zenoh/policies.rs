@@ -1,5 +1,5 @@
-//! Quality of service as it stands in tokens of ROS 2: numbers of `rmw`, and durations in seconds
-//! and nanoseconds. rmw_zenoh leaves out what is its default.
+//! QoS policies as they stand in tokens of ROS 2: numbers of `rmw`, and durations in seconds and
+//! nanoseconds. rmw_zenoh leaves out the values that are its defaults.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ const VOLATILE: u64 = 2;
 const KEEP_LAST: u64 = 1;
 const KEEP_ALL: u64 = 2;
 const MANUAL_BY_TOPIC: u64 = 3;
-/// The default of rmw_zenoh, also for 0.
+/// rmw_zenoh's default for the depth, which also replaces 0.
 const DEPTH: u32 = 42;
-/// No limit, in nanoseconds. So is 0.
+/// A duration of at least this many nanoseconds means no limit, and so does 0.
 const INFINITE: u64 = i64::MAX as u64;
 const SECOND: u64 = 1_000_000_000;
 
-/// The policies of a publisher. What is missing or malformed is the default of rmw_zenoh: reliable,
-/// volatile, and the last 42 samples.
+/// Reads the policies of a publisher or subscriber. A missing or malformed value is the default of
+/// rmw_zenoh: reliable, volatile, and the last 42 samples.
 pub(super) fn read(text: &str) -> Qos {
     let mut parts = text.split(':').map(|part| {
         let mut numbers = part.split(',').map(|number| number.parse::<u64>().ok());
@@ -56,14 +56,14 @@ pub(super) fn read(text: &str) -> Qos {
     qos
 }
 
-/// `None` if there is no limit.
+/// Returns a duration, or `None` if there is no limit.
 fn duration(seconds: Option<u64>, rest: Option<u64>) -> Option<Duration> {
     let seconds = seconds.unwrap_or(INFINITE / SECOND);
     let nanoseconds = seconds.saturating_mul(SECOND).saturating_add(rest.unwrap_or(INFINITE % SECOND));
     (1..INFINITE).contains(&nanoseconds).then(|| Duration::from_nanos(nanoseconds))
 }
 
-/// The policies of an end of this node, of which `best-available` is reliable.
+/// Writes the policies of an end of this node. `best-available` is written as reliable.
 pub(super) fn text(qos: &Qos) -> String {
     let reliability = if qos.reliability == Reliability::BestEffort { BEST_EFFORT } else { RELIABLE };
     let durability = if qos.durability == Durability::TransientLocal { TRANSIENT_LOCAL } else { VOLATILE };
@@ -79,19 +79,19 @@ pub(super) fn text(qos: &Qos) -> String {
     format!("{reliability}:{durability}:{history}:{deadline}:{lifespan}:{liveliness},{lease}")
 }
 
-/// What a publisher of ROS 2 offers, as a channel announces it, or the channel of the history of
-/// this writer. The lease is not offered: Zenoh notices the silence of a publisher after the lease
-/// of its transport, whatever the publisher's own lease is.
+/// Returns the offer that the channel of a ROS 2 publisher announces, or the channel of the history
+/// of the writer `history_of`. The lease is not offered: Zenoh notices the silence of a publisher
+/// after the lease of its transport, whatever the publisher's own lease is.
 pub(super) fn offer(qos: &Qos, ros_type: Option<TypeHash>, history_of: Option<Id128>) -> Vec<u8> {
     let mut qos = qos.clone();
     qos.lease = None;
     let offer = Offer { qos, ros_type, history_of, ..Offer::default() };
     let bytes = offer.to_bytes();
-    // A token may have what is out of our range.
+    // A token may have values that an offer cannot have.
     if Offer::parse(&bytes).is_ok() { bytes } else { Offer { qos: Qos::DEFAULT, ..offer }.to_bytes() }
 }
 
-/// What satisfies no more than both.
+/// Combines two offers: the result satisfies only those requests that both satisfy.
 pub(super) fn weaker(a: &Qos, b: &Qos) -> Qos {
     let longer = |a: Option<Duration>, b: Option<Duration>| Some(a?.max(b?));
     let mut qos = a.clone().reliability(a.reliability.min(b.reliability)).durability(a.durability.min(b.durability));
@@ -101,7 +101,7 @@ pub(super) fn weaker(a: &Qos, b: &Qos) -> Qos {
     qos
 }
 
-/// The requests of several subscribers as one: whatever satisfies it satisfies all.
+/// Combines two requests: an offer that satisfies the result satisfies both.
 pub(super) fn stronger(a: &Qos, b: &Qos) -> Qos {
     let shorter = |a: Option<Duration>, b: Option<Duration>| a.into_iter().chain(b).min();
     let mut qos = a.clone().reliability(a.reliability.max(b.reliability)).durability(a.durability.max(b.durability));

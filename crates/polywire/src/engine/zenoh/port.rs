@@ -1,10 +1,10 @@
-//! The port: what the node calls, and the two threads that serve the session.
+//! The port: the functions that the node calls, and the port's two threads.
 //!
-//! Zenoh's threads call [`receive`](super::receive), which notes what came and wakes ours. One of
-//! ours hands it to the node. The other one sends what became due meanwhile. Zenoh's threads wait
-//! for no other peer and no subscriber's queue, so a slow subscriber does not hold up Zenoh. To
-//! save a change of threads, they call callbacks themselves while these are fast and little is
-//! under way.
+//! Zenoh's threads call [`receive`](super::receive), which adds arrivals to the inbox and wakes the
+//! port's threads. The *delivering thread* hands the arrivals to the node. The *sending thread*
+//! sends what becomes due meanwhile. Zenoh's threads never wait for another peer or for a
+//! subscriber's queue, so a slow subscriber does not hold up Zenoh. To save a switch of threads,
+//! Zenoh's threads call callbacks themselves while these are fast and little is under way.
 
 use std::{
     collections::HashMap,
@@ -49,7 +49,7 @@ use super::{
 
 /// Bytes that may be under way to a peer, at most.
 const WINDOW: usize = 1 << 20;
-/// How often the sending thread looks what is due.
+/// The interval at which the sending thread checks what is due.
 const TICK: Duration = Duration::from_millis(50);
 /// Bytes that an envelope takes in a frame, at most, apart from extensions.
 const ENVELOPE: usize = 64;
@@ -63,33 +63,33 @@ pub(super) struct Shared {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) keys: Keys,
     pub(super) session: Session,
-    /// Of samples in histories.
+    /// The source of timestamps for samples in histories.
     times: Arc<Times>,
     pace: Arc<Pace>,
     state: Mutex<State>,
-    /// Something has left, or the port closes.
+    /// Notified when something has left, or when the port closes.
     room: Condvar,
-    /// Something is due.
+    /// Notified when there is work for the sending thread.
     due: Condvar,
-    /// Something came.
+    /// Notified when something has arrived for the delivering thread.
     pub(super) came: Condvar,
     interest: Mutex<Interest<Listener>>,
-    /// The keys of `interest` that may overlap, for Zenoh's threads.
+    /// The keys of `interest` that may overlap, as a copy for Zenoh's threads.
     wild: Mutex<Arc<[OwnedKeyExpr]>>,
-    /// What other applications published before. Locked before the state.
+    /// The queries of other applications' caches of samples. Locked before the state.
     pub(super) caches: Arc<Mutex<Caches>>,
-    /// The node's ends of the links. Locked after no other lock.
+    /// The sink of each link. Never locked while another lock is held.
     pub(super) sinks: Mutex<HashMap<LinkId, Arc<dyn LinkSink>>>,
     declared: Mutex<Option<Declared>>,
-    /// Who is who for ROS 2, if topics are its.
+    /// The keys of liveliness tokens in ROS 2, if topics are those of ROS 2.
     pub(super) graph: Option<Graph>,
-    /// The tokens of subscribers, by the topics of foreign applications that they read, with what
-    /// they request. Locked before the state.
+    /// The tokens of this node's subscribers in ROS 2 and the QoS that they request, by the topics
+    /// of foreign publishers that they read. Locked before the state.
     ros_subscribers: Mutex<HashMap<ros::Topic, (Qos, LivelinessToken)>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What makes this node known, until it closes.
+/// The declarations that make this node known to others, until it closes.
 struct Declared {
     _token: LivelinessToken,
     _subscribers: Vec<Subscriber<()>>,
@@ -138,7 +138,8 @@ impl ZenohPort {
             ros_subscribers: Mutex::default(),
             threads: Mutex::default(),
         });
-        // Others ignore mails of nodes whose token they have not seen.
+        // Nothing may leave before the token is declared: other nodes ignore the mails of nodes
+        // whose token they have not seen.
         shared.lock().is_pumping = true;
         let port = ZenohPort(shared.clone());
         shared.start("pw-zenoh-in", Shared::deliver)?;
@@ -208,7 +209,7 @@ impl Port for ZenohPort {
 
     fn retire(&self, channel: ChannelId) {
         let mut state = self.0.lock();
-        // Ends outside of the lock: the session calls back.
+        // Dropped after the lock is released, because the session calls back.
         let gone = state.channels.remove(&channel);
         state.each_link(|link, way| link.retire(way, channel));
         state.service_ended(channel, gone.as_ref());
@@ -219,7 +220,7 @@ impl Port for ZenohPort {
     fn answer(&self, link: LinkId, channel: ChannelId, answer: Answer) {
         let changed = self.0.lock().accept(link, channel, answer.accepts());
         match (changed, answer.accepts()) {
-            // Before the answer: the peer may send as soon as it has it.
+            // Listens before the answer leaves: the peer may send as soon as it has the answer.
             (Some(key), true) => self.0.listen(key),
             (Some(key), false) => self.0.unlisten(&key),
             (None, _) => {}
@@ -261,7 +262,7 @@ impl Port for ZenohPort {
         if let Some(key) = self.0.keys.of(topic) {
             self.0.listen(key);
         }
-        // The node has accepted histories before.
+        // The node accepts histories before it subscribes. Their queries have waited for this call.
         let mut state = self.0.lock();
         state.of_ros(|publishers, hearing| publishers.listened(hearing));
         self.0.pump(state);
@@ -305,7 +306,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes this node known: first its mailbox, and at last the token that makes others write.
+    /// Makes this node known. The mailbox is declared before the token, because other nodes write
+    /// mails as soon as they see the token.
     fn declare(self: &Arc<Self>, me: Name) -> zenoh::Result<Declared> {
         let (mail, node) = (Arc::downgrade(self), Arc::downgrade(self));
         let mailbox = self.session.declare_subscriber(self.keys.mailbox(me).ok_or("the mailbox is no key")?);
@@ -354,8 +356,8 @@ impl Shared {
         Ok(Declared { _token: token, _subscribers: subscribers, _ros_node: ros_node, _types: types, _schemas: schemas })
     }
 
-    /// Where the messages of a channel are put. `None` if they go by mail. Fails if it should be a
-    /// topic of ROS 2 and cannot.
+    /// Returns where the messages of a channel are put, or `None` if they go by mail. Fails if the
+    /// channel must be a topic of ROS 2 and cannot be one.
     fn place(&self, channel: ChannelId, announced: &Announcement) -> Result<Option<Place>, String> {
         let schema = self.sink.document(announced.schema);
         let known = schema.as_deref().and_then(|bytes| Schema::from_bytes(bytes, &SchemaLimits::default()).ok());
@@ -376,11 +378,12 @@ impl Shared {
         Ok(Some(Place { key, encoding: Encoding::default(), kept: kept as usize, ros: Some(ros) }))
     }
 
-    /// Tells ROS 2 whether this node reads a topic of its publishers.
+    /// Declares or drops this node's token as a subscriber to a topic of ROS 2, depending on
+    /// whether it reads publishers of that topic.
     fn show_ros_subscriber(&self, topic: ros::Topic) {
         let Some(graph) = &self.graph else { return };
         let mut shown = self.ros_subscribers.lock();
-        // Under the lock: another thread may just have learned otherwise.
+        // Reads the state under the lock of `shown`: another thread may update the same token.
         let Some(channel) = self.lock().publishers.read(&topic) else { return drop(shown.remove(&topic)) };
         let requested = self.sink.requested(&topic.name).into_iter().reduce(|a, b| policies::stronger(&a, &b));
         let qos = requested.unwrap_or_default();
@@ -394,12 +397,13 @@ impl Shared {
         }
     }
 
-    /// The names of the topics of ROS 2 that this node reads.
+    /// Returns the names of those topics of ROS 2 that this node reads and that satisfy `which`.
     pub(super) fn topics_read(&self, which: impl Fn(&ros::Topic) -> bool) -> Vec<String> {
         self.ros_subscribers.lock().keys().filter(|topic| which(topic)).map(|topic| topic.name.clone()).collect()
     }
 
-    /// Publishers of ROS 2 are gone: what this node reads no more is shown no longer.
+    /// Drops the subscriber tokens of topics that this node no longer reads, after publishers of
+    /// ROS 2 have disappeared.
     pub(super) fn end_ros_subscribers(&self) {
         let shown: Vec<ros::Topic> = self.ros_subscribers.lock().keys().cloned().collect();
         shown.into_iter().for_each(|topic| self.show_ros_subscriber(topic));
@@ -528,12 +532,12 @@ impl Shared {
         self.pump(state);
     }
 
-    /// Puts what is to leave, unless another thread does.
+    /// Puts everything in `State::out` into the session, unless another thread is doing so.
     pub(super) fn pump<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         let is_held_back = state.holds_back.is_some_and(|thread| thread == thread::current().id());
         if !is_held_back && !std::mem::replace(&mut state.is_pumping, true) {
             while let Some(put) = state.out.pop() {
-                // What follows at once leaves in one packet with it.
+                // A mail that another put follows at once may leave in one packet with it.
                 let is_last = state.out.is_empty();
                 drop(state);
                 self.put(put, is_last);
@@ -546,7 +550,7 @@ impl Shared {
         }
     }
 
-    /// Without a lock: the session may wait for the network.
+    /// Puts one item. Called without a lock, because the session may wait for the network.
     fn put(&self, put: Put, is_last: bool) {
         let result = match put {
             Put::Open { outlet, instance, attachment, payload } => outlet.put(instance, attachment, payload),
@@ -561,7 +565,7 @@ impl Shared {
             }
             Put::Reply(reply) => reply.send(),
         };
-        // What does not arrive is noticed at the other end.
+        // The receiving end notices what does not arrive, so the error is only logged.
         if let Err(error) = result {
             log::debug!("{}: {error}", self.endpoint);
         }
@@ -579,18 +583,18 @@ impl Shared {
         *self.wild.lock() = interest.wild().into();
     }
 
-    /// Whether samples of a key come.
+    /// Whether this node listens to a key.
     pub(super) fn listens(&self, key: &OwnedKeyExpr) -> bool {
         self.interest.lock().covers(key)
     }
 
-    /// Whether a sample is for this one of the patterns that may overlap.
+    /// Whether a sample counts for this pattern, and not for another one that overlaps it.
     pub(super) fn is_for(&self, pattern: &OwnedKeyExpr, sample: &Sample) -> bool {
         let wild = self.wild.lock().clone();
         is_for(&wild, pattern, sample.key_expr())
     }
 
-    /// Sends what becomes due by time, or because something came.
+    /// Runs the sending thread: sends what becomes due by time, or because something has arrived.
     fn keep_time(self: &Arc<Self>) {
         let mut state = self.lock();
         while !state.is_closed {
@@ -616,7 +620,7 @@ impl Shared {
         }
     }
 
-    /// Wakes the threads, as far as there is something for them.
+    /// Releases the lock, and wakes those threads for which there is work.
     pub(super) fn wake(&self, mut state: MutexGuard<'_, State>) {
         let wakes_sender = state.is_due() && std::mem::take(&mut state.sender_rests);
         let has_come = !state.inbox.is_empty() && state.handing.is_none();
@@ -670,7 +674,7 @@ impl Shared {
             let (channels, peers) = (std::mem::take(&mut state.channels), std::mem::take(&mut state.peers));
             (channels, peers, unsent, state.all_queries())
         };
-        // Not under the lock: the session calls back.
+        // Dropped without the lock, because the session calls back.
         drop(declared);
         [&self.due, &self.room, &self.came].iter().for_each(|all| {
             all.notify_all();
@@ -678,7 +682,7 @@ impl Shared {
         let threads = std::mem::take(&mut *self.threads.lock());
         let me: ThreadId = thread::current().id();
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
-            // An error means that a callback panicked, which was printed.
+            // `join` fails if a callback has panicked, which was printed.
             let _ = thread.join();
         }
         let mut state = self.lock();
@@ -697,7 +701,7 @@ impl Shared {
         }
     }
 
-    /// Tells the peers that this node leaves, and waits until they have heard it.
+    /// Sends goodbye to the peers, and waits until all links have ended, or until `deadline`.
     fn say_goodbye(&self, deadline: Instant) {
         let mut state = self.lock();
         state.each_link(|link, way| link.tell(way, &Frame::Bye));

@@ -1,10 +1,11 @@
-//! The publishers of ROS 2. Each is a writer with the id of its GID, which its messages carry
-//! together with their numbers. Its liveliness token, of which rmw_zenoh makes the GID, announces
-//! it before its first message.
+//! The publishers of ROS 2 applications. To the node, each publisher is a writer, and the
+//! publisher's GID is the writer's id. The publisher's messages have the GID and their numbers in
+//! the attachment. Its liveliness token, from which rmw_zenoh computes the GID, announces the
+//! writer before the first message.
 //!
-//! If it keeps samples for late subscribers, a second channel is its history, as that of a node's
-//! publisher. What it brings is in the publisher's cache, which is asked when the node accepts the
-//! channel.
+//! If a publisher keeps samples for late subscribers, a second channel is its history, like the
+//! history channel of a node's publisher. The samples on that channel are those in the publisher's
+//! cache, which is queried when the node accepts the channel.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,33 +28,34 @@ use super::{
 };
 use crate::{clock, replayed::bring};
 
-/// Publishers without a token that are told apart, at most. Messages of further ones are those of a
-/// writer without an id, one for each topic.
+/// The most publishers without a token that are distinguished. Messages of further ones count as
+/// those of a writer without an id, one for each topic.
 const UNNAMED: usize = 256;
 
 /// The publishers of ROS 2 that are known.
 #[derive(Default)]
 pub(super) struct Publishers {
     by_gid: HashMap<Id128, Publisher>,
-    /// Those without a token.
+    /// The number of publishers without a token.
     unnamed: usize,
-    /// The channels on which their messages come.
+    /// The channels on which the publishers' messages arrive.
     channels: BTreeMap<ChannelId, Channel>,
-    /// Those that are gone while their messages are held, by their channels.
+    /// Publishers that are gone while the inbox holds their messages, by their channels.
     ending: BTreeMap<ChannelId, (Id128, Publisher)>,
-    /// The channels of their histories.
+    /// The GIDs of publishers, by the channels of their histories.
     histories: BTreeMap<ChannelId, Id128>,
-    /// The topics whose caches are asked.
+    /// The topics whose caches are queried.
     asked: HashMap<Topic, Asked>,
 }
 
-/// For whom caches are asked.
+/// The publishers for which the caches of a topic are queried.
 #[derive(Default)]
 struct Asked {
     now: BTreeSet<Id128>,
-    /// Once the query has ended: what was published since it began may be missing in the answers.
+    /// Publishers for the next query, which begins when this one has ended. The answers to this one
+    /// may lack what was published since it began.
     next: BTreeSet<Id128>,
-    /// The query waits until the node listens to the topic.
+    /// Whether the query waits until the node listens to the topic.
     is_postponed: bool,
 }
 
@@ -69,32 +71,33 @@ struct Publisher {
     link: LinkId,
     channel: ChannelId,
     qos: Qos,
-    /// The node of its token, if it has one.
+    /// The node that the publisher's token names. `None` without a token.
     node: Option<String>,
-    /// A message with its GID has come.
+    /// Whether a message with the publisher's GID has arrived.
     has_sent: bool,
-    /// If it keeps its samples for late subscribers.
+    /// The history, if the publisher keeps samples for late subscribers.
     history: Option<History>,
 }
 
-/// What brings the history of a publisher to the node, as publishers of nodes do it.
+/// The channel that replays the history of a publisher to the node, as nodes replay theirs.
 struct History {
     channel: ChannelId,
     /// The channel's writer.
     id: Id128,
     replays: u64,
-    /// Of the last message.
+    /// The sequence number of the last message.
     sequence: u64,
 }
 
 impl Publisher {
-    /// Before it is opened.
+    /// Returns a publisher whose channels are not open yet.
     fn new(topic: &Topic, qos: Qos) -> Publisher {
         let (topic, link, channel) = (topic.clone(), LinkId(0), ChannelId(0));
         Publisher { topic, link, channel, qos, node: None, has_sent: false, history: None }
     }
 
-    /// What it announces, or what the channel of its history announces. The schema is not known.
+    /// Returns what the publisher announces, or what the channel of its history announces. The
+    /// schema is not known.
     fn announcement(&self, gid: Id128, history: Option<Id128>) -> Announcement {
         let said = self.topic.said();
         let offer = policies::offer(&self.qos, said.ros_type, history.map(|_| gid));
@@ -108,12 +111,12 @@ struct Channel {
 }
 
 impl Publishers {
-    /// The topic of ROS 2 whose messages come on a channel of foreign applications.
+    /// The topic of ROS 2 whose messages arrive on a channel of foreign applications.
     pub(super) fn topic(&self, channel: ChannelId) -> Option<&Topic> {
         self.channels.get(&channel).map(|channel| &channel.topic)
     }
 
-    /// Whether messages of ROS 2 come on a channel that the node has not accepted.
+    /// Whether messages of ROS 2 arrive on a channel that the node has not accepted.
     pub(super) fn is_unread(&self, channel: ChannelId) -> bool {
         self.channels.get(&channel).is_some_and(|channel| !channel.is_accepted)
     }
@@ -124,7 +127,7 @@ impl Publishers {
         self.topic(channel).or_else(of_history)
     }
 
-    /// What a channel announces, without a schema.
+    /// Returns what a channel announces, without a schema.
     pub(super) fn announcement(&self, channel: ChannelId) -> Option<Announcement> {
         if let Some(gid) = self.histories.get(&channel) {
             let publisher = self.by_gid.get(gid)?;
@@ -147,14 +150,15 @@ impl Publishers {
         self.by_gid.iter().map(|(gid, publisher)| (&publisher.topic, *gid))
     }
 
-    /// Whether the node reads somebody who publishes a topic: the first channel that it has
-    /// accepted.
+    /// Returns the first channel with this topic that the node has accepted. `None` if the node
+    /// reads no publisher of the topic.
     pub(super) fn read(&self, topic: &Topic) -> Option<ChannelId> {
         let read = |(_, channel): &(&ChannelId, &Channel)| channel.is_accepted && channel.topic == *topic;
         self.channels.iter().find(read).map(|(id, _)| *id)
     }
 
-    /// The node's answer to a channel. If it accepts a history, the publisher's cache is asked.
+    /// Handles the node's answer to a channel. If the node accepts a history, the publisher's cache
+    /// is queried.
     pub(super) fn answered(&mut self, channel: ChannelId, accepts: bool, hearing: Hearing<'_>) {
         if let Some(channel) = self.channels.get_mut(&channel) {
             channel.is_accepted = accepts;
@@ -170,19 +174,19 @@ impl Publishers {
         hearing.out.push(Put::AskKept { topic: Box::new(publisher.topic.clone()) });
     }
 
-    /// The query for a topic waits.
+    /// Notes that the query for a topic waits until the node listens.
     pub(super) fn postpone(&mut self, topic: &Topic) {
         if let Some(asked) = self.asked.get_mut(topic) {
             asked.is_postponed = true;
         }
     }
 
-    /// The query for a topic waits no longer. False if it did not wait.
+    /// Notes that the query for a topic no longer waits. Returns false if it did not wait.
     pub(super) fn resume(&mut self, topic: &Topic) -> bool {
         self.asked.get_mut(topic).is_some_and(|asked| std::mem::take(&mut asked.is_postponed))
     }
 
-    /// The node has begun to listen to topics.
+    /// Sends the queries that have waited, because the node has begun to listen to topics.
     pub(super) fn listened(&mut self, hearing: Hearing<'_>) {
         for (topic, asked) in &mut self.asked {
             if std::mem::take(&mut asked.is_postponed) {
@@ -191,9 +195,9 @@ impl Publishers {
         }
     }
 
-    /// The caches of a topic have answered.
+    /// Handles the answers of a topic's caches: replays the histories for which they were queried.
     pub(super) fn kept(&mut self, topic: &Topic, mut samples: Vec<Kept>, mut hearing: Hearing<'_>) {
-        // Those who have said nothing since this node came are known by what they keep.
+        // Publishers that have sent nothing since this node started become known by what they keep.
         samples.retain(|sample| self.channel_of(sample.gid, topic, sample.at, &mut hearing).is_some());
         samples.sort_by_key(|sample| (sample.gid, sample.at.sequence));
         samples.dedup_by_key(|sample| (sample.gid, sample.at.sequence));
@@ -212,7 +216,7 @@ impl Publishers {
         }
     }
 
-    /// A message of somebody who is no Polywire node, with what its attachment says.
+    /// Handles a message of a foreign application. Its attachment has the writer and the position.
     pub(super) fn message(
         &mut self,
         topic: &Topic,
@@ -239,9 +243,10 @@ impl Publishers {
         });
     }
 
-    /// The channel of the publisher with this GID. `None` if it is not told apart from others.
+    /// Returns the channel of the publisher with this GID, and opens it if the publisher is new.
+    /// `None` if the publisher is not distinguished from others.
     fn channel_of(&mut self, gid: Id128, topic: &Topic, at: Start, hearing: &mut Hearing<'_>) -> Option<ChannelId> {
-        // ROS 2 has signed numbers.
+        // ROS 2 has signed sequence numbers.
         if gid.is_zero() || i64::try_from(at.sequence).is_err() {
             return None;
         }
@@ -252,7 +257,8 @@ impl Publishers {
         if self.unnamed >= UNNAMED {
             return None;
         }
-        // Not every library makes GIDs as rmw_zenoh does. It is one of those with tokens.
+        // Not every library computes GIDs as rmw_zenoh does. The publisher has one of the tokens
+        // with whose GIDs no message has arrived, so it offers no more than any of these.
         let silent =
             self.by_gid.values().filter(|other| other.topic == *topic && other.node.is_some() && !other.has_sent);
         let qos = silent.map(|other| other.qos.clone()).reduce(|a, b| policies::weaker(&a, &b));
@@ -261,7 +267,7 @@ impl Publishers {
         self.open(gid, publisher, hearing)
     }
 
-    /// The token of a publisher with this GID has come.
+    /// Adds the publisher with this GID, whose token has appeared, or updates it.
     pub(super) fn came(&mut self, gid: Id128, end: &TheirEnd, mut hearing: Hearing<'_>) {
         let TheirEnd { topic, qos, node, .. } = end;
         match self.by_gid.get_mut(&gid) {
@@ -277,7 +283,7 @@ impl Publishers {
         self.open(gid, publisher, &mut hearing);
     }
 
-    /// There is no publisher with this GID any more.
+    /// Removes the publisher with this GID, if there is one.
     pub(super) fn gone(&mut self, gid: Id128, mut hearing: Hearing<'_>) {
         self.close(gid, &mut hearing);
     }
@@ -318,7 +324,8 @@ impl Publishers {
         }
     }
 
-    /// What is held of a channel is handed over. If the publisher is gone, that is all.
+    /// Notes that the inbox no longer holds the messages of a channel. If the publisher is gone,
+    /// the channel ends.
     pub(super) fn settled(&mut self, channel: ChannelId, foreign: &mut Writers) {
         if self.ending.remove(&channel).is_some() {
             self.channels.remove(&channel);
@@ -328,7 +335,7 @@ impl Publishers {
 }
 
 impl History {
-    /// Brings all samples, as the history of a node's publisher.
+    /// Replays all samples, as the history of a node's publisher does.
     fn replay(&mut self, link: LinkId, samples: &[Kept], inbox: &mut Inbox) {
         self.replays += 1;
         let samples = samples.iter().map(|kept| (counted(kept.at).sequence, kept));
@@ -342,12 +349,13 @@ impl History {
     }
 }
 
-/// The number of a message as nodes count, from 1: some libraries of ROS 2 begin at 0.
+/// Converts a position of ROS 2 to the count of nodes, from 1: some libraries of ROS 2 count from
+/// 0.
 fn counted(at: Start) -> Start {
     Start { sequence: at.sequence.saturating_add(1), ..at }
 }
 
-/// Where the node hears of publishers.
+/// The parts of the state through which the node is informed of publishers.
 pub(super) struct Hearing<'a> {
     pub(super) foreign: &'a mut Writers,
     pub(super) inbox: &'a mut Inbox,
@@ -392,7 +400,7 @@ mod tests {
             with(publishers, Hearing { foreign, inbox, out })
         }
 
-        /// A publisher with its token. Gives the channel of its history, or its own.
+        /// Adds a publisher with a token. Returns the channel of its history, or else its own.
         fn came(&mut self, gid: u8, qos: &str) -> ChannelId {
             self.with(|publishers, hearing| publishers.came(id(gid), &end(qos), hearing));
             let publisher = &self.publishers.by_gid[&id(gid)];
@@ -412,7 +420,7 @@ mod tests {
             self.with(|publishers, hearing| publishers.kept(&topic(), samples, hearing));
         }
 
-        /// What the node hears, in words.
+        /// Empties the inbox, and describes in words what was in it.
         fn told(&mut self) -> Vec<String> {
             let word = |what| match what {
                 Arrival::Announced(channel, _, announced) => {
@@ -432,7 +440,7 @@ mod tests {
             std::iter::from_fn(|| self.inbox.pop()).map(|arrived| word(arrived.what)).collect()
         }
 
-        /// So many queries leave.
+        /// Returns the number of queries that leave.
         fn queries(&mut self) -> usize {
             std::iter::from_fn(|| self.out.pop()).count()
         }
@@ -466,12 +474,13 @@ mod tests {
         node.answered(one, true);
         node.answered(two, true);
         assert_eq!(node.queries(), 1, "one at a time");
-        // In order, each once, and for those who asked before.
+        // Samples arrive in order, each once, and for the publishers whose histories were accepted
+        // before the query.
         node.kept(&[(1, 9), (2, 4), (1, 8), (1, 9)]);
         assert_eq!(node.told(), ["2 begins 1", "2 has 9", "2 has 10", "2 ends"]);
         assert_eq!(node.queries(), 1, "for the other one");
         node.answered(one, false);
-        // Somebody with another GID than its token's is known by what it keeps.
+        // A publisher whose GID is not that of its token becomes known by what it keeps.
         node.came(7, LATCHED);
         node.told();
         node.kept(&[(2, 5), (3, 1)]);

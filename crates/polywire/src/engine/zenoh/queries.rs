@@ -1,6 +1,6 @@
-//! Queries for schemas. Each node answers those for the schemas that it has, in bytes or as text,
-//! so that every Zenoh application can learn what a topic's messages are. And a node asks in the
-//! same way for the schema that the encoding of a foreign sample names.
+//! Queries for schemas. Each node answers queries for the schemas that it has, in bytes or as text,
+//! so that every Zenoh application can learn the type of a topic's messages. A node sends the same
+//! query to learn the schema that the encoding of a foreign sample names.
 
 use std::{
     sync::{
@@ -22,13 +22,13 @@ use zenoh::{
 
 use super::{key::last_schema, port::Shared, schemas::Answered};
 
-/// Longest parameters of a query that are looked at, in bytes.
+/// The longest parameters of a query that are read, in bytes.
 const LONGEST: usize = 64;
 /// The parameter that names the format of the answer.
 const FORMAT: &str = "format";
 /// The encoding of a schema document.
 const DOCUMENT: &str = "application/octet-stream;polywire-schema";
-/// How long nodes are asked for a schema. The messages of its channel wait as long.
+/// The time-out of a query for a schema. The messages of the schema's channel wait as long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Shared {
@@ -44,16 +44,17 @@ impl Shared {
         queryable.wait()
     }
 
-    /// Called by Zenoh's threads.
+    /// Queues a query for a schema or a type. Called by Zenoh's threads.
     pub(super) fn schema_asked(&self, query: Query) {
         let mut state = self.lock();
         let too_many = state.schemas.asked(query);
         self.wake(state);
-        // Ends without a lock: the session may call back.
+        // The query ends without a lock, because the session may call back.
         drop(too_many);
     }
 
-    /// Without a lock: the session may wait for the network, and call back when the query ends.
+    /// Answers a query for a schema or a type. Called without a lock, because the session may wait
+    /// for the network, and call back when the query ends.
     pub(super) fn answer_query(&self, query: Query) {
         let Some(schema) = last_schema(query.key_expr().as_str()) else { return self.answer_type_query(&query) };
         let Some(document) = self.sink.document(schema) else { return };
@@ -70,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// Asks all nodes for a schema, without a lock.
+    /// Asks all nodes for a schema. Called without a lock.
     pub(super) fn ask(&self, schema: Id128) {
         let shared = self.this.clone();
         if self.sink.document(schema).is_some() {
@@ -86,7 +87,7 @@ impl Shared {
     }
 }
 
-/// A query that is under way. When it ends, nobody has answered.
+/// A query for a schema that is under way. If it ends without an answer, nobody has the schema.
 struct Question {
     shared: Weak<Shared>,
     schema: Id128,
@@ -127,7 +128,7 @@ fn learn(shared: &Weak<Shared>, schema: Id128, answer: Answered) {
     }
 }
 
-/// A schema in a format, and its encoding.
+/// Returns the encoding of a schema in a format, and its bytes.
 fn answer(document: &[u8], format: Option<&str>) -> Result<(String, Vec<u8>), String> {
     let Some(format) = format else { return Ok((DOCUMENT.into(), document.to_vec())) };
     let Some(emitter) = emitter(format) else {

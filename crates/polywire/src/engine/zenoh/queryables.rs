@@ -1,5 +1,6 @@
-//! The ends of services in Zenoh: a server of this node is a queryable, and a client queries those
-//! of others. `services` has what the node is told of it.
+//! The ends of services in Zenoh: a server of this node is a queryable, and a client of this node
+//! queries the queryables of others. The module `services` has what the node knows of foreign
+//! clients and servers.
 
 use std::{
     sync::{
@@ -35,18 +36,18 @@ use super::{
 };
 use crate::clock;
 
-/// How long a query waits for its reply if its client does. Clients have shorter time-outs.
+/// The longest time that a query waits for its reply. The clients' own time-outs are shorter.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// A service under its key, with its token in ROS 2.
+/// The key of a service, and its liveliness token in ROS 2.
 struct Place {
     key: OwnedKeyExpr,
     token: Option<String>,
 }
 
 impl Shared {
-    /// Makes a server of this node a queryable, if the channel is one of replies. Fails if it
-    /// should be a service of ROS 2 and cannot.
+    /// Declares a queryable for a server of this node, if the channel is one of replies. Fails if
+    /// the channel must be a service of ROS 2 and cannot be one.
     pub(super) fn serve(
         &self,
         channel: ChannelId,
@@ -91,7 +92,7 @@ impl Shared {
         token.transpose().map_err(errors::text)
     }
 
-    /// Called by Zenoh's threads.
+    /// Handles a query to a server of this node. Called by Zenoh's threads.
     fn query_came(&self, requests: &str, is_ros: bool, query: Query) {
         let attached = query.attachment().and_then(|bytes| ros::parse_attachment(&bytes.to_bytes()));
         let (said, named, timestamp_ns) = match (is_ros, attached) {
@@ -112,7 +113,8 @@ impl Shared {
         self.wake(state);
     }
 
-    /// A client of this node subscribes to replies: it may call foreign servers from now on.
+    /// Declares queriers for the clients of a service, when the node has subscribed to the replies:
+    /// the clients may call foreign servers from now on.
     pub(super) fn open_clients(&self, replies: &str) {
         let Some((service, Role::Reply)) = rpc::service_of(replies) else { return };
         let requests = rpc::request_topic(service);
@@ -182,7 +184,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Without a lock: the session may wait for the network.
+    /// Sends a request as a query. Called without a lock: the session may wait for the network.
     pub(super) fn call(
         &self,
         end: &ServiceEnd,
@@ -204,8 +206,8 @@ impl Shared {
     }
 }
 
-/// A query of a client that is under way. The first reply counts. If there is none when it ends,
-/// nobody has answered.
+/// A query of a client that is under way. The first reply counts. If there is none when the query
+/// ends, the client gets an error.
 struct Call {
     shared: Weak<Shared>,
     channel: ChannelId,
@@ -251,7 +253,7 @@ impl Drop for Call {
     }
 }
 
-/// An error as somebody replies it.
+/// Reads an error reply of a foreign server.
 fn remote(encoding: &str, text: &[u8]) -> RemoteError {
     let code = encoding.strip_prefix(ERROR).and_then(|number| number.parse().ok()).and_then(RemoteCode::of);
     // A character has four bytes at most.
@@ -260,7 +262,8 @@ fn remote(encoding: &str, text: &[u8]) -> RemoteError {
 }
 
 impl State {
-    /// Takes a message of a service's end to others than nodes. False if it is not for them.
+    /// Sends a message of a service's end to foreign applications, as a reply or as a query.
+    /// Returns false if the message is not for them.
     pub(super) fn speak(
         &mut self,
         end: &Arc<ServiceEnd>,
@@ -290,7 +293,7 @@ impl State {
         true
     }
 
-    /// A channel has ended.
+    /// Ends what belongs to the service of a channel that has ended.
     pub(super) fn service_ended(&mut self, id: ChannelId, channel: Option<&Channel>) {
         match channel
             .and_then(|channel| Some((channel.service.as_deref()?, rpc::service_of(&channel.announcement.topic)?)))

@@ -1,6 +1,7 @@
-//! The subscribers of ROS 2, by their liveliness tokens. Those of a channel's topic count as its
-//! subscribers, and the node can be asked for all ([`Port::foreign_readers`]). rmw_zenoh connects
-//! the ends of a topic if their types have the same hash, whatever their policies are.
+//! The subscribers of ROS 2 applications, known by their liveliness tokens. Subscribers to a
+//! channel's topic count as subscribers of that channel, and the node can list all of them
+//! ([`Port::foreign_readers`]). rmw_zenoh connects the ends of a topic if their types have the same
+//! hash, whatever their QoS is.
 //!
 //! [`Port::foreign_readers`]: super::super::Port::foreign_readers
 
@@ -14,19 +15,19 @@ use polywire_core::{
 
 use super::ros::{TheirEnd, Topic, gid};
 
-/// Subscribers that are known, at most. Hostile applications could have any number.
+/// The most subscribers that are known. Hostile applications could declare any number.
 const MOST: usize = 10_000;
 
-/// The subscribers that are there.
+/// The subscribers whose tokens are present.
 #[derive(Default)]
 pub(super) struct Readers {
-    /// By the names of their topics, and their tokens.
+    /// The subscribers, by the names of their topics and then by their tokens.
     by_name: BTreeMap<String, BTreeMap<String, TheirEnd>>,
     count: usize,
 }
 
 impl Readers {
-    /// A subscriber's token has come. False if there are too many.
+    /// Adds a subscriber whose token has appeared. Returns false if there are too many.
     pub(super) fn came(&mut self, token: &str, reader: TheirEnd) -> bool {
         let is_known = self.by_name.get(&reader.topic.name).is_some_and(|readers| readers.contains_key(token));
         if !is_known && self.count >= MOST {
@@ -37,7 +38,8 @@ impl Readers {
         true
     }
 
-    /// The token of a subscriber to a topic of this name is gone. False if it was not known.
+    /// Removes a subscriber to a topic of this name whose token has disappeared. Returns false if
+    /// the subscriber was not known.
     pub(super) fn gone(&mut self, name: &str, token: &str) -> bool {
         let Some(readers) = self.by_name.get_mut(name) else { return false };
         let was_known = readers.remove(token).is_some();
@@ -48,12 +50,12 @@ impl Readers {
         was_known
     }
 
-    /// Whether somebody reads topics of this name.
+    /// Whether there are subscribers to topics of this name.
     pub(super) fn know(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }
 
-    /// What the subscribers answer to a channel of this topic.
+    /// Returns the answer of all subscribers together to a channel of this topic.
     pub(super) fn answer(&self, topic: &Topic) -> Answer {
         let count = self.of_name(&topic.name).filter(|reader| reader.topic == *topic).count() as u32;
         match (count, self.of_name(&topic.name).find_map(|reader| refusal(topic, &reader.topic))) {
@@ -64,7 +66,8 @@ impl Readers {
         }
     }
 
-    /// The nodes of the subscribers, at this endpoint, and what they read of these writers.
+    /// Returns the nodes of the subscribers, as seen at this endpoint, and which of these writers
+    /// each subscriber reads or refuses.
     pub(super) fn nodes<'a>(&self, endpoint: &str, writers: impl Iterator<Item = (&'a Topic, Id128)>) -> Vec<NodeData> {
         let mut by_name: BTreeMap<&str, Vec<(&Topic, Id128)>> = BTreeMap::new();
         writers.for_each(|(topic, writer)| by_name.entry(&topic.name).or_default().push((topic, writer)));
@@ -100,7 +103,7 @@ impl Readers {
     }
 }
 
-/// Why a subscriber to a topic of the same name does not read the writer's. `None` if it does.
+/// Returns why a subscriber does not read a writer of a topic of the same name. `None` if it does.
 fn refusal(writer: &Topic, reader: &Topic) -> Option<String> {
     let differs = (&writer.type_name, &writer.hash) != (&reader.type_name, &reader.hash);
     differs.then(|| {

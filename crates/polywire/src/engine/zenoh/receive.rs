@@ -1,4 +1,4 @@
-//! What comes: Zenoh's threads note it, and a thread of the port hands it to the node.
+//! Receiving: Zenoh's threads note what arrives, and the delivering thread hands it to the node.
 
 use std::{borrow::Cow, cell::RefCell, sync::Arc, task::Poll, thread, time::Duration};
 
@@ -29,16 +29,16 @@ use super::{
 use crate::clock;
 
 thread_local! {
-    /// Where a thread of Zenoh hands messages over.
+    /// The aligned buffer for payloads that this thread of Zenoh hands over.
     static HERE: RefCell<Aligned> = RefCell::default();
 }
 
-/// Larger messages are handed over alone.
+/// Messages with a larger payload are handed over one by one.
 const SMALL: usize = 1 << 10;
 
-/// Called by Zenoh's threads. They wait for no other peer and for no queue of the node.
+/// Zenoh's threads call these. They do not wait for another peer or for a queue of the node.
 impl Shared {
-    /// A node's token has come or gone.
+    /// Handles a node's token that has appeared or disappeared.
     pub(super) fn token_changed(&self, sample: &Sample) {
         let Some(name) = last(sample.key_expr().as_str()) else { return };
         let mut state = self.lock();
@@ -49,7 +49,7 @@ impl Shared {
         self.wake(state);
     }
 
-    /// Another node has written to this one.
+    /// Handles a mail of another node to this one.
     pub(super) fn mail_came(&self, sample: &Sample) {
         let bytes = sample.payload().to_bytes();
         let Some((from, mail)) = signed(&bytes) else { return log::debug!("{}: what came is no mail", self.endpoint) };
@@ -58,7 +58,7 @@ impl Shared {
         self.wake(state);
     }
 
-    /// Somebody has published under the key of a topic.
+    /// Handles a sample that was published under the key of a topic.
     pub(super) fn sample_came(&self, sample: Sample) {
         if self.keys.is_ros() {
             return self.ros_sample_came(&sample);
@@ -71,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// A message of a Polywire node.
+    /// Handles a message of a Polywire node.
     fn ours_came(&self, writer: Id128, envelope: &Envelope<'_>, payload: &ZBytes) {
         let now = inline::now();
         let keep = |mut state: MutexGuard<'_, State>, link| {
@@ -102,7 +102,8 @@ impl Shared {
         }
     }
 
-    /// Hands a message over by this thread, if it goes to callbacks alone.
+    /// Hands a message over on this thread if it goes to callbacks alone, or else adds it to the
+    /// inbox.
     fn hand_over_here(
         &self,
         began: Duration,
@@ -125,7 +126,8 @@ impl Shared {
         state.handed(began);
         match sink {
             None => {
-                // Nothing has come before it meanwhile: one link is served by one thread.
+                // No other message of the link has arrived meanwhile, because one thread of Zenoh
+                // serves a link.
                 state.sample(link, envelope, payload);
             }
             Some(sink) => {
@@ -148,7 +150,7 @@ impl Shared {
         self.wake(state);
     }
 
-    /// The token of a publisher in ROS 2 has come or gone.
+    /// Handles the token of a publisher in ROS 2 that has appeared or disappeared.
     pub(super) fn ros_publisher_changed(&self, sample: &Sample) {
         let token = sample.key_expr().as_str();
         let publisher = self.graph.as_ref().and_then(|graph| graph.theirs(End::Publisher, token));
@@ -161,7 +163,7 @@ impl Shared {
         self.wake(state);
     }
 
-    /// The token of a subscriber in ROS 2 has come or gone.
+    /// Handles the token of a subscriber in ROS 2 that has appeared or disappeared.
     pub(super) fn ros_subscriber_changed(&self, sample: &Sample) {
         let token = sample.key_expr().as_str();
         let reader = self.graph.as_ref().and_then(|graph| graph.theirs(End::Subscriber, token));
@@ -177,7 +179,7 @@ impl Shared {
         self.wake(state);
     }
 
-    /// A deletion is no message: it names no instance.
+    /// Handles a sample of a foreign application. A *delete* is ignored: it names no instance.
     pub(super) fn foreign_came(&self, sample: &Sample) {
         let Some(topic) = self.keys.topic(sample.key_expr().as_str()) else { return };
         if sample.kind() == SampleKind::Delete {
@@ -192,9 +194,9 @@ impl Shared {
     }
 }
 
-/// Called by the thread that hands over.
+/// Functions that the delivering thread calls.
 impl Shared {
-    /// Hands over what comes until the port closes.
+    /// Runs the delivering thread: hands over what arrives until the port closes.
     pub(super) fn deliver(self: &Arc<Self>) {
         let mut hands = Hands::default();
         while !self.lock().is_closed {
@@ -218,13 +220,13 @@ impl Shared {
         hands.drained();
     }
 
-    /// Hands over what is next: the messages of a link that came together, or something else. False
+    /// Hands over what is next: consecutive messages of one link, or something else. Returns false
     /// if there is nothing.
     fn hand_over_next(self: &Arc<Self>, hands: &mut Hands) -> bool {
         let mut row = std::mem::take(&mut hands.row);
         let mut state = self.lock();
         let link = state.next_row(&mut row);
-        // What is answered to announcements that came together leaves together.
+        // The answers to consecutive announcements leave together.
         let is_announcement = link.is_none() && state.handing.is_none() && state.inbox.is_announcement_next();
         let other = if link.is_none() && state.handing.is_none() { state.inbox.pop() } else { None };
         state.holds_back = is_announcement.then(|| thread::current().id());
@@ -263,10 +265,11 @@ impl Shared {
         }
     }
 
-    /// The envelope and the payload of a message. `None` if it has another header than its channel.
+    /// Returns a message's envelope and payload. `None` if its header is not that of its channel.
     fn body<'a>(&self, message: &'a Message) -> Option<(Envelope<'a>, Cow<'a, [u8]>)> {
         let (envelope, bytes) = (message.envelope(), message.payload.to_bytes());
-        // The kind of encapsulation is that of the channel. Its options do not matter.
+        // The kind of encapsulation must be that of the channel. The header's options do not
+        // matter.
         let body = match message.origin {
             Origin::Node(Some(header)) if !bytes.starts_with(&header[..2]) => None,
             Origin::Node(Some(_)) => behind(bytes, ros::HEADER),
@@ -283,7 +286,7 @@ impl Shared {
             Arrival::Up(info) => return self.up(&info),
             Arrival::Tell(event) => return self.sink.event(*event),
             Arrival::Mark(sent) => {
-                // Receivers may take what they have got before the sender goes on.
+                // Lets receivers take what they have received before the sender continues.
                 hands.drained();
                 return self.confirm(link, sent);
             }
@@ -338,14 +341,14 @@ impl Shared {
     }
 }
 
-/// Where things are handed over.
+/// The delivering thread's buffers, and the link that it served last.
 #[derive(Default)]
 struct Hands {
     place: Aligned,
-    /// Places of small messages that are handed over together.
+    /// Buffers for the payloads of small messages that are handed over together.
     places: [Aligned; TOGETHER],
     row: Vec<Message>,
-    /// The link that got something last, and was not told that this is all.
+    /// The link that received something last, and was not informed yet that nothing follows.
     last: Option<(LinkId, Arc<dyn LinkSink>)>,
 }
 
@@ -361,7 +364,7 @@ impl Hands {
     }
 }
 
-/// Bytes without the first ones. `None` if there are fewer.
+/// Returns the bytes behind the first `count` ones. `None` if there are fewer.
 fn behind(bytes: Cow<'_, [u8]>, count: usize) -> Option<Cow<'_, [u8]>> {
     match bytes {
         Cow::Borrowed(bytes) => bytes.get(count..).map(Cow::Borrowed),
@@ -369,7 +372,7 @@ fn behind(bytes: Cow<'_, [u8]>, count: usize) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// Passes a frame on that was checked when it came.
+/// Passes on a frame, which was checked when it arrived.
 fn pass(sink: &dyn LinkSink, bytes: &[u8], limits: &Limits, place: &mut Aligned) {
     match parse_datagram_frame(bytes, limits) {
         Ok(Frame::Data(envelope, payload)) => sink.message(&envelope, place.place(payload)),

@@ -1,6 +1,6 @@
-//! ROS 2 as its middleware rmw_zenoh has it: a topic in CDR is a key with the type and its hash,
-//! messages have a small attachment, and liveliness tokens tell who is there.
-//! `spec/zenoh.md`, section 5, defines it.
+//! The mapping of ROS 2 to Zenoh, as its middleware rmw_zenoh defines it: the key of a topic in CDR
+//! has the type and its hash, messages have a small attachment, and liveliness tokens announce
+//! nodes and their ends. `spec/zenoh.md`, section 5, defines it.
 
 use polywire_core::ros::{NameError, TypeError, TypeHash, TypeName, check_topic, node_name};
 use polywire_core::schema::{Schema, SchemaLimits};
@@ -19,17 +19,17 @@ use super::{
 
 /// Bytes of the encapsulation header in front of every payload.
 pub(super) const HEADER: usize = 4;
-/// The codec whose topics are those of ROS 2, and its option for payloads with their header.
+/// The codec of topics of ROS 2, and its option for payloads that begin with their header.
 pub(super) const CODEC: &str = "cdr";
 pub(super) const WITH_HEADER: &str = "header";
 const BIG_ENDIAN: &str = "be";
-/// The number of Polywire's nodes in tokens, "PLYW", by which other Polywire nodes know them.
+/// The number of Polywire's nodes in tokens, "PLYW", by which other Polywire nodes recognise them.
 const OURS: u32 = 0x504c_5957;
-/// What stands for nothing, and for a slash, in tokens.
+/// In tokens, this stands for an empty text, and replaces a slash in names.
 const NOTHING: &str = "%";
-/// Samples that ends of this node keep, in tokens of those that do not say it.
+/// The depth in tokens of services, and of publishers that are not transient local.
 pub(super) const DEPTH: u32 = 10;
-/// Bytes of an attachment: sequence number, time, and the length of the writer's id in front of it.
+/// Bytes of an attachment: sequence number, time, length of the writer's id, and the writer's id.
 const ATTACHMENT: usize = 33;
 
 /// Why a channel cannot be a topic of ROS 2.
@@ -46,7 +46,7 @@ pub(super) enum Unfit {
 /// A topic of ROS 2 with its type, as it stands in keys and tokens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Topic {
-    /// Without the slash in front.
+    /// The name of the topic, without the slash in front.
     pub(super) name: String,
     /// The type's name as in DDS.
     pub(super) type_name: String,
@@ -54,8 +54,9 @@ pub(super) struct Topic {
     pub(super) hash: String,
 }
 
-/// Whether a channel is one of ROS 2 as far as its announcement says: it is in CDR and for
-/// everybody. The topics of services have other places in rmw_zenoh.
+/// Whether a channel is one of ROS 2 as far as its announcement says: it is in CDR, and foreign
+/// applications may read it. The topics of services are not, because rmw_zenoh has other keys for
+/// services.
 pub(super) fn is_open(announced: &Announcement) -> bool {
     announced.codec == CODEC
         && announced.compressor.is_empty()
@@ -64,7 +65,7 @@ pub(super) fn is_open(announced: &Announcement) -> bool {
         && !is_private(announced)
 }
 
-/// The header that the engine puts in front of a channel's payloads. `None` if they have it.
+/// The header that the engine puts in front of a channel's payloads. `None` if they contain it.
 pub(super) fn header(announced: &Announcement) -> Option<[u8; HEADER]> {
     (!announced.has_option(WITH_HEADER)).then_some([0, u8::from(!announced.has_option(BIG_ENDIAN)), 0, 0])
 }
@@ -84,13 +85,13 @@ impl Topic {
         let schema = |bytes: Option<&[u8]>| Schema::from_bytes(bytes?, &SchemaLimits::default()).ok();
         let (Some(request), Some(reply)) = (schema(request), schema(reply)) else { return Err(Unfit::Schema) };
         let hash = TypeHash::of_service(&request, &reply)?.to_string();
-        // What has a hash has the name of a service.
+        // Types that have a hash as a service also have the name of a service.
         let of_reply = TypeName::of_schema(reply.name())?;
         let service = of_reply.service().unwrap_or(of_reply);
         Ok(Topic { name: name.into(), type_name: service.to_dds(), hash })
     }
 
-    /// The topic of a key behind the domain.
+    /// Returns the topic of a key without its domain.
     pub(super) fn of_key(key: &str) -> Option<Topic> {
         let (rest, hash) = key.rsplit_once('/')?;
         let (name, type_name) = rest.rsplit_once('/')?;
@@ -103,7 +104,7 @@ impl Topic {
         is_valid.then(|| Topic { name: name.into(), type_name: type_name.into(), hash: hash.into() })
     }
 
-    /// What foreign publishers of the topic write.
+    /// Returns the format and the type of what foreign publishers of the topic write.
     pub(super) fn said(&self) -> Said {
         let type_name = TypeName::of_dds(&self.type_name).map(|name| name.to_schema()).unwrap_or_default();
         let ros_type = self.hash.parse().ok();
@@ -111,7 +112,7 @@ impl Topic {
     }
 }
 
-/// Whether a message's envelope has nothing but what an attachment has.
+/// Whether an attachment has room for everything in a message's envelope.
 pub(super) fn is_plain(envelope: &Envelope<'_>) -> bool {
     let is_bare = envelope.key_hash.is_none() && envelope.anchor.is_none();
     envelope.kind == Kind::Data && is_bare && envelope.extensions.bytes().is_empty()
@@ -127,14 +128,14 @@ pub(super) fn attachment(writer: Id128, envelope: &Envelope<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The GID that rmw_zenoh gives a publisher with this token: the XXH3 of 128 bits.
+/// Returns the GID that rmw_zenoh gives a publisher with this token: the XXH3 hash of 128 bits.
 pub(super) fn gid(token: &str) -> Id128 {
     let hash = XxHash3_128::oneshot(token.as_bytes());
-    // The lower half is in front, each in the byte order of the machine, which is little-endian.
+    // The lower half comes first, each in the byte order of the machine, which is little-endian.
     Id128(hash.to_le_bytes())
 }
 
-/// The writer of an attachment, and its message's position.
+/// Returns the writer in an attachment, and the position of its message.
 pub(super) fn parse_attachment(bytes: &[u8]) -> Option<(Id128, Start)> {
     let (sequence, rest) = bytes.split_first_chunk()?;
     let (timestamp, rest) = rest.split_first_chunk()?;
@@ -143,17 +144,17 @@ pub(super) fn parse_attachment(bytes: &[u8]) -> Option<(Id128, Start)> {
     Some((Id128(writer), Start { sequence, timestamp_ns }))
 }
 
-/// Who is who in tokens.
+/// The liveliness tokens of a ROS 2 domain, as this node writes and reads them.
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
-    /// What all tokens of the domain begin with.
+    /// The prefix of all tokens of the domain.
     domain: String,
     /// The session's name.
     session: String,
     node: String,
 }
 
-/// What a token stands for besides nodes.
+/// The kinds of ends that tokens stand for, besides nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Publisher,
@@ -169,7 +170,7 @@ pub(super) struct TheirEnd {
     pub(super) qos: Qos,
     /// Its node, with the namespace.
     pub(super) node: String,
-    /// What the tokens of its node begin with, and no others.
+    /// The prefix that all tokens of its node have, and no others.
     pub(super) node_token: String,
 }
 
@@ -183,7 +184,7 @@ impl Graph {
         &self.node
     }
 
-    /// The tokens of all ends of a kind.
+    /// Returns the key expression of the tokens of all ends of a kind.
     pub(super) fn all(&self, end: End) -> String {
         format!("{}/*/*/*/{}/**", self.domain, end.text())
     }
@@ -203,9 +204,9 @@ impl Graph {
         format!("{who}/{NOTHING}{name}/{type_name}/{hash}/{qos}")
     }
 
-    /// The token of a channel of this node, which keeps so many samples if it is transient local.
+    /// The token of a channel of this node. `kept` is its depth if the channel is transient local.
     pub(super) fn token_of_channel(&self, number: u32, topic: &Topic, announced: &Announcement, kept: u32) -> String {
-        // Bytes of our own node.
+        // This node has made the offer, so it is valid.
         let offered = Offer::parse(&announced.offer).unwrap_or_default().qos;
         let depth = if offered.durability == Durability::TransientLocal { kept } else { DEPTH };
         self.token_of(End::Publisher, number, topic, &offered.keep_last(depth))
@@ -315,7 +316,7 @@ mod tests {
         let token = graph.token_of(End::Subscriber, 5, &topic, &best_effort);
         let rest = format!("%a%chatter/std_msgs::msg::dds_::String_/{STRING}");
         assert_eq!(token, format!("@ros2_lv/2/aac3178e/1347180887/5/MS/%/%/hall_7/{rest}/2:2:1,3:,:,:,,"));
-        // Of the talker in rmw_zenoh's design.
+        // The token of the talker in rmw_zenoh's design.
         let theirs = format!("@ros2_lv/2/8b209175/0/10/MP/%/%/talker/{rest}/::,7:,:,:,,");
         assert_eq!(
             graph.theirs(End::Publisher, &theirs).map(|end| (end.topic, end.qos)),

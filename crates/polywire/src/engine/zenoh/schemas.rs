@@ -1,5 +1,6 @@
-//! What waits for schemas: the queries of others, and the channels of foreign applications whose
-//! encoding names a schema that this node asks for. `queries` answers and asks.
+//! Schemas that are asked for: the queries of others that wait for an answer, and the channels of
+//! foreign applications that wait for the schema which their encoding names. The module `queries`
+//! sends answers and queries.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,12 +16,12 @@ use super::{
     outgoing::{Outgoing, Put},
 };
 
-/// Queries that wait for an answer, at most. Others get none.
+/// The most queries that wait for an answer. Further ones get none.
 const MOST_QUERIES: usize = 64;
 
-/// What came of a query for a schema.
+/// The result of a query for a schema.
 pub(super) enum Answered {
-    /// This node has it already.
+    /// This node has the schema already.
     Here,
     Document(Vec<u8>),
     Nobody,
@@ -37,19 +38,19 @@ pub(super) struct Schemas {
 /// What waits for a schema that is asked for.
 #[derive(Default)]
 struct Waiting {
-    /// A link that wants it.
+    /// The link for which the node wants the schema as a document.
     wanted: Option<LinkId>,
-    /// Channels of foreign applications, as they were announced. What came on them is held.
+    /// Channels of foreign applications, as announced. The inbox holds what arrives on them.
     channels: Vec<(LinkId, ChannelId, Start, Box<Announcement>)>,
 }
 
 impl Schemas {
-    /// No more than so many schemas are asked for at a time.
+    /// At most `most_asked` schemas are asked for at a time.
     pub(super) fn new(most_asked: usize) -> Schemas {
         Schemas { most_asked, queries: VecDeque::new(), asked: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
-    /// A query of somebody else. Gives it back if too many wait: it ends without an answer.
+    /// Queues a query of another session. Returns the query if too many wait: it ends unanswered.
     pub(super) fn asked(&mut self, query: Query) -> Option<Query> {
         if self.queries.len() >= MOST_QUERIES {
             return Some(query);
@@ -66,8 +67,8 @@ impl Schemas {
         !self.queries.is_empty()
     }
 
-    /// Passes on what came of foreign applications. A channel whose schema must be asked for waits
-    /// until that is known.
+    /// Passes an arrival of foreign applications to the inbox. A channel whose schema must be asked
+    /// for waits until the schema is known.
     pub(super) fn pass(&mut self, link: LinkId, arrival: Arrival, out: &mut Outgoing, inbox: &mut Inbox) {
         let Arrival::Announced(channel, start, mut announcement) = arrival else { return inbox.push(link, arrival) };
         let schema = Some(announcement.schema).filter(|schema| !schema.is_zero());
@@ -83,7 +84,8 @@ impl Schemas {
         }
     }
 
-    /// The node wants a schema of a foreign application. It gets it before what came later.
+    /// Handles the node's request for a schema of a foreign application. If no query is necessary
+    /// or possible, the node receives the answer before all other arrivals.
     pub(super) fn want(&mut self, link: LinkId, schema: Id128, out: &mut Outgoing, inbox: &mut Inbox) {
         if !self.kept.contains_key(&schema)
             && let Some(waiting) = self.ask(schema, out)
@@ -94,7 +96,7 @@ impl Schemas {
         }
     }
 
-    /// Asks for a schema, unless that is under way. `None` if there are too many.
+    /// Asks for a schema, unless a query for it is under way. `None` if too many are under way.
     fn ask(&mut self, schema: Id128, out: &mut Outgoing) -> Option<&mut Waiting> {
         if !self.asked.contains_key(&schema) {
             if self.asked.len() >= self.most_asked {
@@ -105,7 +107,8 @@ impl Schemas {
         Some(self.asked.entry(schema).or_default())
     }
 
-    /// Channels of this schema are settled: if nobody has it, the subscriber's own type is taken.
+    /// Handles the result of a query, and announces the channels that have waited for the schema.
+    /// If nobody has it, they have no schema, and the subscriber's own type is used.
     pub(super) fn learn(&mut self, schema: Id128, answer: Answered, inbox: &mut Inbox) {
         let Some(Waiting { wanted, channels }) = self.asked.remove(&schema) else { return };
         let is_known = !matches!(answer, Answered::Nobody);
@@ -147,7 +150,7 @@ mod tests {
         Arrival::Message(Message::new(&Envelope::data(ChannelId(channel), 0, 0), &ZBytes::new(), Origin::Foreign))
     }
 
-    /// What is in the inbox, in words.
+    /// Empties the inbox, and describes in words what was in it.
     fn taken(inbox: &mut Inbox) -> Vec<String> {
         std::iter::from_fn(|| inbox.pop())
             .map(|arrived| match arrived.what {

@@ -1,10 +1,11 @@
-//! Services: what others ask a server of this node, and servers that are not Polywire's, which
-//! clients of this node can call. `spec/zenoh.md`, section 6, has the rules. `calls` keeps them,
-//! and `queryables` has the calls of Zenoh.
+//! The state of services: queries of foreign clients to servers of this node, and foreign servers
+//! that clients of this node can call. `spec/zenoh.md`, section 6, has the rules. The module
+//! `calls` implements them, and `queryables` calls Zenoh.
 //!
-//! Nodes call each other by messages of topics, as over every engine. Everybody else queries. To
-//! the node, whoever queries is a writer of requests, and whoever answers queries under the key of
-//! a service is one server, on the link that stands for foreign applications.
+//! Nodes call each other by messages of topics, as over every engine. Foreign applications use
+//! queries. To the node, the foreign clients of each format are one writer of requests, and all
+//! queryables under the key of a service are one server. Both are on the link that stands for
+//! foreign applications.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -20,51 +21,52 @@ use zenoh::{bytes::ZBytes, query::Query};
 
 use super::super::{LinkId, foreign::Said};
 
-/// Queries that wait for a reply from here, and calls of one client that do, at most.
+/// The most queries that wait for a reply of this node, and the most calls of one client that wait
+/// for a reply.
 pub(super) const MOST: usize = 1024;
 
-/// A query of somebody else that a server of this node answers.
+/// A query of a foreign client that a server of this node answers.
 pub(super) struct Asked {
     pub(super) query: Query,
-    /// What the reply's attachment repeats in ROS 2: the number and the writer of the request.
+    /// The request's writer and sequence number, which the reply's attachment repeats in ROS 2.
     pub(super) named: Option<SampleIdentity>,
 }
 
-/// What came of a query.
+/// The outcome of a query: the payload of the reply, or an error.
 pub(super) type Outcome = Result<ZBytes, RemoteError>;
 
 /// The services of a port.
 #[derive(Default)]
 pub(super) struct Services {
-    /// Those who ask, by the topic of their requests and their format.
+    /// The writers that stand for foreign clients, by the topic and the format of their requests.
     pub(super) askers: BTreeMap<(String, Said), Asker>,
     pub(super) pending: BTreeMap<SampleIdentity, Asked>,
-    /// From the oldest on.
+    /// The requests that have waited, from the oldest on. Some may be answered already.
     pub(super) order: VecDeque<SampleIdentity>,
-    /// By the channels of their requests.
+    /// The clients of this node, by the channels of their requests.
     pub(super) clients: BTreeMap<ChannelId, Client>,
-    /// Ids drawn for writers.
+    /// The number of ids that were drawn for writers.
     pub(super) drawn: u64,
-    /// Something has changed that is to be looked at.
+    /// Whether something has changed, so that `State::review_services` must run.
     pub(super) is_due: bool,
 }
 
-/// A writer of requests.
+/// A writer of requests that stands for the foreign clients of one format.
 pub(super) struct Asker {
     pub(super) link: LinkId,
     pub(super) channel: ChannelId,
     pub(super) writer: Id128,
     pub(super) sequence: u64,
-    /// Why the node does not take them.
+    /// Why the node does not accept the requests, if it does not.
     pub(super) refusal: Option<String>,
 }
 
 /// A client of this node.
 pub(super) struct Client {
     pub(super) writer: Id128,
-    /// What the node is told of replies.
+    /// What the foreign server's channel of replies announces to the node.
     pub(super) replies: Announcement,
-    /// Since when a queryable is there.
+    /// The time since which there is a matching queryable.
     pub(super) matched: Option<Instant>,
     pub(super) server: Option<Server>,
     /// The numbers of the requests that wait for a reply of the foreign server.
@@ -77,7 +79,7 @@ pub(super) struct Server {
     pub(super) link: LinkId,
     pub(super) channel: ChannelId,
     pub(super) id: Id128,
-    /// It gets no more calls, and ends when it has answered those under way.
+    /// Whether the server gets no more calls. It ends when it has answered those under way.
     pub(super) is_leaving: bool,
 }
 
@@ -91,7 +93,7 @@ impl Services {
     pub(super) fn note(&mut self, request: SampleIdentity, asked: Asked) -> Option<Asked> {
         self.pending.insert(request, asked);
         self.order.push_back(request);
-        // Those that were answered.
+        // Removes requests that were answered.
         while self.order.front().is_some_and(|oldest| !self.pending.contains_key(oldest)) {
             self.order.pop_front();
         }
@@ -102,7 +104,8 @@ impl Services {
         }
     }
 
-    /// The node's answer to a channel of requests. Returns the queries that get none, and why.
+    /// Handles the node's answer to a channel of requests. If the node does not accept it, returns
+    /// the queries that get no reply, and the reason.
     pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) -> Option<(Vec<Asked>, String)> {
         let asker = self.askers.values_mut().find(|asker| asker.channel == channel)?;
         asker.refusal = match answer {

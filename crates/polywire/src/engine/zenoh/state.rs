@@ -1,6 +1,6 @@
-//! What a port knows: the nodes that are there, its links, its channels, and what came and was not
-//! handed to the node yet. Everything here is done under the port's lock. Nothing calls the node or
-//! the session.
+//! The state of a port: the nodes that are present, its links, its channels, and the arrivals that
+//! were not handed to the node yet. All functions here run under the port's lock. None of them
+//! calls the node or the session.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -39,34 +39,37 @@ use super::{
     services::Services,
 };
 
-/// First and longest pause between two hellos to a node that has not answered, among few nodes.
+/// The first and the longest pause between two hellos to a node that has not answered, while fewer
+/// than [`CROWD`] peers are known.
 const HELLO_FIRST: Duration = Duration::from_millis(500);
 const HELLO_LONGEST: Duration = Duration::from_secs(4);
-/// With each so many nodes, everything takes longer, and pauses are longer by those among few.
+/// Each further group of this many peers makes all pauses longer by their basic length, because
+/// every exchange takes longer among many nodes.
 const CROWD: usize = 8;
-/// So many peers can be looked at for each message.
+/// A thread of Zenoh hands messages over itself only up to this many peers, because it checks all
+/// of them for each message.
 const FEW: usize = 64;
-/// Messages that are handed to the node together, at most.
+/// The most messages that are handed to the node together.
 pub(super) const TOGETHER: usize = 32;
 
 /// A channel of this node.
 pub(super) struct Channel {
     pub(super) start: Start,
     pub(super) announcement: Arc<Announcement>,
-    /// `None` if its messages go by mail.
+    /// `None` if the channel's messages go by mail.
     pub(super) outlet: Option<Arc<Outlet>>,
-    /// If it is of a service that others than nodes can call, or serve.
+    /// The end of a service, if foreign applications can call or serve the channel's service.
     pub(super) service: Option<Arc<ServiceEnd>>,
 }
 
 impl Channel {
-    /// Its topic, if it is one of ROS 2.
+    /// Returns the channel's topic, if it is a topic of ROS 2.
     pub(super) fn ros_topic(&self) -> Option<&ros::Topic> {
         self.outlet.as_ref()?.ros_topic()
     }
 }
 
-/// Where the last message came that a thread of Zenoh handed over.
+/// The channel, link and sink of the last message that a thread of Zenoh handed over.
 pub(super) struct Near {
     pub(super) writer: Id128,
     pub(super) channel: ChannelId,
@@ -74,19 +77,19 @@ pub(super) struct Near {
     pub(super) sink: Arc<dyn LinkSink>,
 }
 
-/// Another node whose token is there.
+/// Another node whose liveliness token is present.
 pub(super) struct Peer {
     pub(super) line: Line,
     pub(super) link: Option<Link>,
-    /// It said goodbye.
+    /// Whether the peer has said goodbye.
     pub(super) has_left: bool,
-    /// When it gets the next hello, and the pause before the one after that.
+    /// The time of the next hello to the peer, and the pause before the hello after that.
     hello_at: Instant,
     pause: Duration,
 }
 
 impl Peer {
-    /// Says hello, and again after a pause unless something comes.
+    /// Sends a hello, and schedules another one in case the peer does not answer within the pause.
     fn say_hello(&mut self, now: Instant, out: &mut Outgoing) {
         self.line.send(Content::Hello { asks: true }, out);
         self.hello_at = now + self.pause;
@@ -98,45 +101,48 @@ pub(super) struct State {
     pub(super) keys: Keys,
     pub(super) terms: Terms,
     most_peers: usize,
-    /// Bytes that may wait for the node, of peers that keep to their windows.
+    /// The most bytes of arrivals that may wait for the node: a frame, and the windows of all peers
+    /// up to 256 MiB.
     pub(super) most_waiting: usize,
     pub(super) channels: BTreeMap<ChannelId, Channel>,
     pub(super) last_channel: u32,
     pub(super) peers: HashMap<Name, Peer>,
-    /// Nodes that have written before their tokens were seen, at most as many as peers.
+    /// Nodes whose mails arrived before their tokens were seen, at most `most_peers`.
     early: HashSet<Name>,
     links: HashMap<LinkId, Name>,
-    /// Counts what has changed of links, and may change what follows.
+    /// The number of changes of links. Each change resets `near` and `is_calm`.
     changes: u64,
-    /// Most messages come where the last one came. `None` if links have changed since.
+    /// The origin of the last message, because most messages arrive on the same channel as the last
+    /// one. `None` if links have changed since.
     near: Option<Near>,
-    /// Whether little is under way to all peers, if links have not changed since.
+    /// Whether little is under way to every peer. `None` if links have changed since.
     is_calm: Option<bool>,
-    /// The links that announced writers' channels.
+    /// The link over which each channel of a writer was announced.
     writers: BTreeMap<(Id128, ChannelId), LinkId>,
     pub(super) foreign: Writers,
-    /// The publishers of ROS 2, and its subscribers.
+    /// The publishers and the subscribers of ROS 2 applications.
     pub(super) publishers: Publishers,
     pub(super) readers: Readers,
     pub(super) schemas: Schemas,
-    /// Of publishers of ROS 2.
+    /// The types of the topics of ROS 2 publishers.
     pub(super) types: Types<ChannelId>,
     pub(super) services: Services,
     pub(super) out: Outgoing,
     pub(super) inbox: Inbox,
     pub(super) rejections: Rejections,
-    /// A thread puts what is in `out`.
+    /// Whether a thread is putting the contents of `out` into the session.
     pub(super) is_pumping: bool,
-    /// The thread that hands over goes on to add to `out`.
+    /// The delivering thread, while it hands over several announcements in a row: it does not put
+    /// the answers in `out` before it has handed over the last one.
     pub(super) holds_back: Option<ThreadId>,
-    /// The thread that hands over waits until something comes, and the one that sends until
-    /// something is due. Waking them costs a system call.
+    /// Whether the delivering thread waits for arrivals, and whether the sending thread waits until
+    /// something is due. Only a thread that waits is woken, because that costs a system call.
     pub(super) hands_rest: bool,
     pub(super) sender_rests: bool,
-    /// A thread of Zenoh hands over meanwhile.
+    /// The thread of Zenoh that is handing a message to the node, if there is one.
     pub(super) handing: Option<ThreadId>,
     inline: Inline,
-    /// Threads that wait for room. Waking nobody would cost a system call.
+    /// The number of threads that wait for room. Notifying nobody would cost a system call.
     pub(super) waiting: usize,
     pub(super) is_closing: bool,
     pub(super) is_closed: bool,
@@ -182,14 +188,15 @@ impl State {
         }
     }
 
-    /// A number larger than all that this port has drawn before.
+    /// Draws an epoch, which is larger than all that this port has drawn before.
     fn draw(&mut self, now_ns: u64) -> u64 {
         self.last_epoch = now_ns.max(self.last_epoch + 1);
         self.last_epoch
     }
 
-    /// A node's token is there. One of both nodes says hello, and the other one does if it waits in
-    /// vain.
+    /// Adds a peer whose liveliness token has appeared. Of both nodes, the one with the lesser name
+    /// says hello. The other one does so if it received a mail before the token, or if no hello
+    /// arrives in time.
     pub(super) fn appeared(&mut self, name: Name, now_ns: u64) {
         if name == self.me || self.is_closing || self.peers.contains_key(&name) {
             return;
@@ -209,18 +216,18 @@ impl State {
         self.peers.insert(name, peer);
     }
 
-    /// How many times longer pauses are than among few nodes.
+    /// Returns the factor by which pauses are longer than among few nodes.
     pub(super) fn crowd(&self) -> u32 {
         1 + (self.peers.len() / CROWD) as u32
     }
 
-    /// A link is about to change.
+    /// Notes that a link is about to change.
     fn changing(&mut self) {
         self.changes += 1;
         (self.near, self.is_calm) = (None, None);
     }
 
-    /// A node's token is gone.
+    /// Removes a peer whose liveliness token has disappeared.
     pub(super) fn vanished(&mut self, name: Name) {
         self.take_down(name, Disconnect::Lost("its liveliness token is gone".into()));
         if let Some(peer) = self.peers.remove(&name) {
@@ -251,7 +258,7 @@ impl State {
         peer.say_hello(Instant::now(), &mut self.out);
     }
 
-    /// A mail of a node, behind its name.
+    /// Handles a mail of a node. `bytes` is the mail without its sender.
     pub(super) fn mail(&mut self, name: Name, bytes: &[u8], now_ns: u64) {
         self.changing();
         let Some(mail) = Mail::parse(bytes) else {
@@ -285,7 +292,7 @@ impl State {
             match asks && !comes_up {
                 _ if !is_meant => peer.say_hello(Instant::now(), &mut self.out),
                 true => peer.line.send(Content::Hello { asks: false }, &mut self.out),
-                // The first mails of the link say the same.
+                // No hello is needed: the first mails of a new link contain this node's epoch, too.
                 false => {}
             }
         } else if is_meant && peer.link.is_some() {
@@ -406,7 +413,8 @@ impl State {
             let answer = Answer::Refuse(error.to_string());
             return link.tell(&mut way, &Frame::Answer { channel, answer });
         }
-        // Its messages came before it was known to be a node's.
+        // Messages of the writer may have arrived before it was known to belong to a Polywire node.
+        // Until then, the writer counted as a publisher of ROS 2.
         self.of_ros(|publishers, hearing| publishers.gone(announcement.writer, hearing));
         let Some((_, _, inbox)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
         self.writers.entry((announcement.writer, channel)).or_insert(id);
@@ -414,8 +422,8 @@ impl State {
         inbox.push(id, Arrival::Announced(channel, start, Box::new(announcement)));
     }
 
-    /// The link of a message of a Polywire node under the key of its topic. `None` if the node does
-    /// not take it.
+    /// Returns the link of a message that a Polywire node has put under the key of its topic.
+    /// `None` if this node does not take messages of the channel from there.
     pub(super) fn link_of(&self, writer: Id128, channel: ChannelId) -> Option<LinkId> {
         if let Some(near) = self.near.as_ref().filter(|near| (near.writer, near.channel) == (writer, channel)) {
             return Some(near.link);
@@ -425,30 +433,34 @@ impl State {
         link.remote.get(&channel).is_some_and(|remote| remote.is_open).then_some(id)
     }
 
-    /// The node's end of a link, if it is near, or else the number of changes so far.
+    /// Returns the sink of a link, if the last message arrived on that link, or else the number of
+    /// changes of links so far.
     pub(super) fn near(&self, link: LinkId) -> Result<Arc<dyn LinkSink>, u64> {
         let near = self.near.as_ref().filter(|near| near.link == link);
         near.map(|near| near.sink.clone()).ok_or(self.changes)
     }
 
-    /// The next message may come where this one came, unless links have changed since.
+    /// Notes where a message has arrived, for the next message, unless links have changed since the
+    /// number of changes was `changes`.
     pub(super) fn note_near(&mut self, near: Near, changes: u64) {
         if self.changes == changes {
             self.near = Some(near);
         }
     }
 
-    /// A message of a link, for the node.
+    /// Adds a message of a link to the inbox.
     pub(super) fn sample(&mut self, id: LinkId, envelope: &Envelope<'_>, payload: &ZBytes) {
-        // What a peer sends beyond its window is lost, which its numbers show.
+        // Messages that peers send beyond their windows are lost. The gap in their sequence numbers
+        // shows the loss.
         if self.inbox.bytes() <= self.most_waiting {
             self.inbox.push(id, Arrival::Message(Message::new(envelope, payload, Origin::Node(None))));
         }
     }
 
-    /// Whether this thread of Zenoh may hand a message over itself: nothing else waits for the
-    /// node, and what a callback publishes has room. If so, it does, until [`State::handed`].
-    /// Pending if the other thread is about to rest.
+    /// Decides whether this thread of Zenoh may hand a message to the node itself: nothing else
+    /// waits for the node, and there is room for what a callback publishes. If so, the thread
+    /// counts as handing over until [`State::handed`]. Pending if the delivering thread does not
+    /// wait yet, but is about to.
     pub(super) fn begin_handing(&mut self, now: Duration) -> Poll<bool> {
         let may = self.handing.is_none()
             && self.inbox.is_empty()
@@ -466,7 +478,7 @@ impl State {
         Poll::Ready(may)
     }
 
-    /// Whether the node has got everything that came.
+    /// Whether the node has received everything that has arrived.
     fn is_handed_over(&self) -> bool {
         self.hands_rest && self.handing.is_none() && self.inbox.is_empty()
     }
@@ -477,18 +489,19 @@ impl State {
         *is_calm.get_or_insert_with(are_calm)
     }
 
-    /// This thread has handed a message over, since `began`.
+    /// Notes that this thread has handed a message over, which took from `began` until now.
     pub(super) fn handed(&mut self, began: Duration) {
         self.handing = None;
         self.inline.called(began, inline::now());
     }
 
-    /// Whether this thread hands over for Zenoh, so that nothing comes while it waits.
+    /// Whether this thread is a thread of Zenoh that is handing a message over. Nothing arrives
+    /// while such a thread waits.
     pub(super) fn is_handing(&self) -> bool {
         self.handing.is_some_and(|handing| handing == thread::current().id())
     }
 
-    /// A message of an application that is not Polywire's.
+    /// Handles a message of a foreign application, one that is not Polywire's.
     pub(super) fn foreign(&mut self, topic: String, said: Said, timestamp_ns: i64, payload: &ZBytes) {
         let State { foreign, inbox, out, schemas, .. } = self;
         foreign.take(topic, said, timestamp_ns, payload.len(), |link, news| {
@@ -496,14 +509,15 @@ impl State {
         });
     }
 
-    /// Calls `with` for the publishers of ROS 2, and where the node hears of them.
+    /// Calls `with` for the publishers of ROS 2 and the parts of the state that they change.
     pub(super) fn of_ros<T>(&mut self, with: impl FnOnce(&mut Publishers, Hearing<'_>) -> T) -> T {
         let State { publishers, foreign, inbox, out, .. } = self;
         with(publishers, Hearing { foreign, inbox, out })
     }
 
-    /// Subscribers of ROS 2 to topics of this name, or a channel that they may read, have come or
-    /// gone. They answer to the channels over the link of all foreign applications.
+    /// Updates the answers of ROS 2 subscribers to this node's channels on topics of this name,
+    /// after such a subscriber has appeared or disappeared, or a channel was announced. The answers
+    /// arrive over the link of all foreign applications.
     pub(super) fn readers_changed(&mut self, name: &str) {
         if !self.readers.know(name) && !self.foreign.has_link() {
             return;
@@ -517,14 +531,14 @@ impl State {
         }
     }
 
-    /// The nodes of other applications that read topics of ROS 2, at this endpoint.
+    /// Returns the nodes of ROS 2 applications that have subscribers, as seen at this endpoint.
     pub(super) fn foreign_readers(&self, endpoint: &str) -> Vec<NodeData> {
         let own =
             self.channels.values().filter_map(|channel| Some((channel.ros_topic()?, channel.announcement.writer)));
         self.readers.nodes(endpoint, own.chain(self.publishers.writers()))
     }
 
-    /// A message on a topic of ROS 2. False if its writer is no Polywire node's.
+    /// Handles a message on a topic of ROS 2. False if no Polywire node has announced its writer.
     pub(super) fn ros_sample(&mut self, writer: Id128, at: Start, payload: &ZBytes) -> bool {
         let channels = (writer, ChannelId(0))..=(writer, ChannelId(u32::MAX));
         let known: Vec<(ChannelId, LinkId)> = self.writers.range(channels).map(|((_, c), link)| (*c, *link)).collect();
@@ -540,7 +554,8 @@ impl State {
         !known.is_empty()
     }
 
-    /// The node wants a document of a peer. True if it is one of the foreign applications.
+    /// Handles the node's request for a document. Returns true if the link is that of the foreign
+    /// applications. Otherwise the caller must ask the peer.
     pub(super) fn want(&mut self, link: LinkId, document: Id128) -> bool {
         let is_foreign = self.foreign.is_link(link);
         if let Some(bytes) = self.types.with_id(document).filter(|_| is_foreign).cloned() {
@@ -551,12 +566,13 @@ impl State {
         is_foreign
     }
 
-    /// The answers to a query for a schema: it, or that nobody has it.
+    /// Handles the result of a query for a schema: the schema, or that nobody has it.
     pub(super) fn learn(&mut self, schema: Id128, answer: Answered) {
         self.schemas.learn(schema, answer, &mut self.inbox);
     }
 
-    /// Moves messages of one link that came together to a row, for the node.
+    /// Moves consecutive messages of one link from the inbox to `row`, for the node. Returns the
+    /// link, or `None` if no message is next or a thread of Zenoh is handing over.
     pub(super) fn next_row(&mut self, row: &mut Vec<Message>) -> Option<LinkId> {
         if self.handing.is_some() {
             return None;
@@ -567,7 +583,7 @@ impl State {
         Some(link)
     }
 
-    /// This node answers a channel of a peer.
+    /// Passes on this node's answer to a channel of a peer or of a foreign application.
     pub(super) fn answer(&mut self, id: LinkId, channel: ChannelId, answer: Answer) {
         if self.foreign.answered(id, channel, &answer) {
             self.of_ros(|publishers, hearing| publishers.answered(channel, answer.accepts(), hearing));
@@ -577,13 +593,13 @@ impl State {
         link.tell(&mut way, &Frame::Answer { channel, answer });
     }
 
-    /// Notes whether this node accepts a channel of a peer. Returns the key that it listens to from
-    /// now on, or no longer.
+    /// Notes whether this node accepts a channel of a peer. If that has changed, returns the key to
+    /// which this node must begin or stop listening.
     pub(super) fn accept(&mut self, id: LinkId, channel: ChannelId, accepts: bool) -> Option<OwnedKeyExpr> {
         self.changing();
         let name = self.links.get(&id)?;
         let remote = self.peers.get_mut(name)?.link.as_mut()?.remote.get_mut(&channel)?;
-        // An acceptance is followed by the peer's word from where on messages are for us.
+        // After an acceptance, the peer sends a Position, from which on messages are for this node.
         remote.is_open &= accepts;
         let has_changed = std::mem::replace(&mut remote.is_accepted, accepts) != accepts;
         remote.key.clone().filter(|_| has_changed)
@@ -593,7 +609,7 @@ impl State {
         self.peers.get(self.links.get(&id)?)?.link.as_ref()
     }
 
-    /// A link, and the way to its peer.
+    /// Returns a link, and the way to its peer.
     pub(super) fn way(&mut self, id: LinkId) -> Option<(&mut Link, Way<'_>)> {
         self.changing();
         let peer = self.peers.get_mut(self.links.get(&id)?)?;
@@ -630,14 +646,14 @@ impl State {
         }
     }
 
-    /// Whether there is something for the thread that sends. What leaves while another thread puts
-    /// something is that one's, however long the session lets it wait.
+    /// Whether there is work for the sending thread. If another thread puts something, that thread
+    /// puts everything added meanwhile, however long the session blocks it.
     pub(super) fn is_due(&self) -> bool {
         let is_to_leave = !self.out.is_empty() && !self.is_pumping && self.holds_back.is_none();
         is_to_leave || self.schemas.has_queries() || self.services.is_due
     }
 
-    /// Does what is due. Returns whether something will be.
+    /// Does what is due at `now`. Returns whether something will become due as time passes.
     pub(super) fn keep_time(&mut self, now: Instant) -> bool {
         self.changing();
         self.review_types(now);
@@ -675,7 +691,7 @@ impl State {
 
 type Parts<'a> = (&'a mut Link, Way<'a>, &'a mut Inbox);
 
-/// A link, the way to its peer, and what waits for the node.
+/// Returns the link to a node, the way to that peer, and the inbox.
 fn parts<'a>(
     peers: &'a mut HashMap<Name, Peer>,
     out: &'a mut Outgoing,

@@ -2,12 +2,12 @@
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// Messages that may wait for a subscriber, or of a publisher, unless the address says otherwise:
-/// the default of libzmq.
+/// The default high-water mark, which is also the default of libzmq: the number of messages that
+/// may wait for a subscriber, or that may have arrived from a publisher.
 const HWM: u32 = 1000;
-/// The most endpoints that an address may name.
+/// The maximum number of endpoints in an address.
 const MOST: usize = 64;
-/// How the file at which nodes meet differs from that of the ZeroMQ socket.
+/// The suffix that a ZeroMQ socket's path gets for the socket at which nodes connect to each other.
 const NODES: &str = ".nodes";
 
 /// An endpoint of ZeroMQ.
@@ -22,26 +22,26 @@ pub(super) enum Place {
     Inproc(String),
 }
 
-/// Whether and where nodes meet.
+/// Whether and where nodes connect to each other directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nodes {
-    /// Nodes are treated as applications that are not Polywire's.
+    /// Other nodes are treated as foreign applications, which do not use Polywire.
     Off,
-    /// The TCP port at which this node listens for others. 0 for any.
+    /// The TCP port at which this node listens for other nodes. 0 lets the system choose it.
     On(u16),
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Address {
-    /// Where the publishing socket is bound, and what it connects to.
+    /// The endpoints that the publishing socket binds, and those that it connects to.
     pub(super) bind: Vec<Place>,
     pub(super) connect_pub: Vec<Place>,
-    /// What subscribing sockets connect to, and where one is bound.
+    /// The endpoints that subscribing sockets connect to, and those that one of them binds.
     pub(super) connect: Vec<Place>,
     pub(super) bind_sub: Vec<Place>,
     pub(super) nodes: Nodes,
     pub(super) most_waiting: u32,
-    /// Whether messages have a third frame, which says their encoding.
+    /// Whether messages have a third frame, which names their encoding.
     pub(super) has_encoding: bool,
 }
 
@@ -97,12 +97,12 @@ impl Address {
         Ok(())
     }
 
-    /// Whether this node publishes for applications that are not Polywire's.
+    /// Returns whether this node publishes for foreign applications.
     pub(super) fn publishes(&self) -> bool {
         !self.bind.is_empty() || !self.connect_pub.is_empty()
     }
 
-    /// Whether all sockets reach this process alone, and so share its context.
+    /// Returns whether an endpoint is `inproc`, so that the sockets must use the process's context.
     pub(super) fn is_inproc(&self) -> bool {
         let mut all = self.bind.iter().chain(&self.connect_pub).chain(&self.connect).chain(&self.bind_sub);
         all.any(|place| matches!(place, Place::Inproc(_)))
@@ -110,7 +110,7 @@ impl Address {
 }
 
 impl Place {
-    /// The endpoint to bind, in ZeroMQ's notation.
+    /// Returns the endpoint to bind, in ZeroMQ's notation.
     pub(super) fn to_bind(&self) -> String {
         match self {
             Place::Tcp { host, port: 0 } => format!("tcp://{host}:*"),
@@ -118,7 +118,7 @@ impl Place {
         }
     }
 
-    /// Whether other machines can reach it when it is bound.
+    /// Returns whether other machines can reach the endpoint when it is bound.
     pub(super) fn is_exposed(&self) -> bool {
         match self {
             Place::Tcp { host, .. } => {
@@ -128,7 +128,7 @@ impl Place {
         }
     }
 
-    /// The path at which nodes meet that know this one.
+    /// Returns the path at which nodes connect to each other, for the path of a ZeroMQ socket.
     pub(super) fn path_of_nodes(path: &str) -> String {
         format!("{path}{NODES}")
     }

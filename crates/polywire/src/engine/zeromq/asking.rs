@@ -1,5 +1,5 @@
-//! The thread that asks those who publish whether they are nodes, and answers nodes that ask. It
-//! never waits for the node.
+//! The thread that asks publishers whether they are nodes, and answers nodes that ask. It never
+//! waits for this node.
 
 use std::{
     os::fd::AsFd as _,
@@ -16,9 +16,9 @@ use super::{
     shared::{Shared, connecting},
 };
 
-/// How often it looks without a reason.
+/// The maximum time between two checks of the sockets.
 const TICK: Duration = Duration::from_millis(250);
-/// Longest answer, in bytes. Later versions may say more.
+/// The maximum length of an answer in bytes. Answers of later versions may be longer than a card.
 const LONGEST: usize = 4096;
 
 /// A socket by which this node asks at one endpoint.
@@ -27,7 +27,7 @@ pub(super) struct Asking {
     socket: Socket,
     monitor: Monitor,
     is_connected: bool,
-    /// When it is told that nobody is there.
+    /// When the port reports that nobody publishes there. `None` if it does not have to.
     missed_at: Option<Instant>,
 }
 
@@ -45,13 +45,13 @@ impl Asking {
         socket.subscribe(question.as_bytes())?;
         let monitor = socket.monitor()?;
         socket.connect(&place.to_string())?;
-        // Within the process, nothing is told of connections.
+        // libzmq reports no events of `inproc` connections.
         let is_connected = matches!(place, Place::Inproc(_));
         let missed_at = (!is_connected).then(|| Instant::now() + options.connect_timeout);
         Ok(Asking { number, socket, monitor, is_connected, missed_at })
     }
 
-    /// The card that has come, if one has.
+    /// Receives the publisher's card, if one has arrived.
     fn read(&self) -> Result<Option<Card>, Error> {
         let (mut topic, mut card, mut rest) = (Message::new(), Message::new(), Message::new());
         let mut found = None;

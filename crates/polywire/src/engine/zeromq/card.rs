@@ -1,30 +1,32 @@
-//! What nodes write to each other over ZeroMQ: who they are, and at which TCP port they listen.
+//! The cards that nodes exchange over ZeroMQ: a node's identity, and the TCP port at which it
+//! listens.
 //!
-//! A node that connects to a publisher subscribes to a topic with its own name in it. A publisher
-//! that is a node publishes its card there; any other does nothing.
+//! A node that connects to a publisher subscribes to a topic that contains the node's own name. A
+//! publisher that is a node publishes its card on this topic; any other publisher does nothing.
 
 use polywire_core::{envelope::Id128, frame::Hello};
 
 use super::super::local::{hello_of, name_of};
 
-/// In front of the name of the node that asks.
+/// The prefix of a question's topic; the name of the asking node follows.
 const ASKING: &str = "@polywire/1/";
 /// "PLYW" and the version.
 const MAGIC: &[u8; 5] = b"PLYW\x01";
 
-/// Who a node is, and the TCP port at which it listens for others: 0 if it does not listen by TCP.
+/// A node's identity, and the TCP port at which it listens for other nodes: 0 if it does not listen
+/// by TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Card {
     pub(super) hello: Hello,
     pub(super) port: u16,
 }
 
-/// The topic by which a node asks.
+/// Returns the topic to which this node subscribes in order to ask a publisher for its card.
 pub(super) fn question(of: &Hello) -> String {
     format!("{ASKING}{}", name_of(of))
 }
 
-/// Whether a subscription is a node's question.
+/// Returns whether a subscription is a node's question.
 pub(super) fn is_question(topic: &[u8]) -> bool {
     let name = topic.strip_prefix(ASKING.as_bytes()).and_then(|name| std::str::from_utf8(name).ok());
     name.is_some_and(|name| hello_of(name).is_some())
@@ -36,7 +38,7 @@ impl Card {
         [&MAGIC[..], &hello.node.0, &hello.incarnation.to_le_bytes(), &port.to_le_bytes()].concat()
     }
 
-    /// Reads a card. `None` if it is none, or one of a later version.
+    /// Parses a card. Returns `None` if the bytes are no card, or a card of a later version.
     pub(super) fn parse(bytes: &[u8]) -> Option<Card> {
         let (node, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
         let (incarnation, rest) = rest.split_first_chunk()?;

@@ -1,5 +1,5 @@
-//! Where nodes reach each other that have met over ZeroMQ: a TCP port beside a `tcp` endpoint, a
-//! Unix-domain socket beside an `ipc` one, and a table of this process for `inproc`.
+//! The listeners of nodes that discover each other over ZeroMQ: a TCP port for a `tcp` endpoint, a
+//! Unix-domain socket for an `ipc` endpoint, and a table of this process for `inproc`.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::system::{self, Wake};
 
-/// What waits for the listeners of this process at `inproc` endpoints.
+/// The callers that wait for the listeners of this process, by the name of the `inproc` endpoint.
 static CALLERS: Mutex<Option<HashMap<String, Door>>> = Mutex::new(None);
 
 struct Door {
@@ -48,7 +48,8 @@ struct Bound {
 }
 
 impl Doors {
-    /// Listens beside each of these endpoints; by TCP at this port, or at any if it is 0.
+    /// Opens a listener for each of these endpoints. For TCP, it uses this port, or any port if it
+    /// is 0.
     pub(super) fn open(places: &[Place], port: u16, options: &EngineOptions) -> io::Result<Doors> {
         let wake = Arc::new(Wake::new()?);
         let mut doors = Doors { sockets: Vec::new(), inproc: Vec::new(), port, wake, options: options.clone() };
@@ -114,7 +115,8 @@ impl Doors {
 
     pub(super) fn close(&self) {
         for Bound { family, socket, address } in &self.sockets {
-            // Nobody who finds the file takes it for a listener's.
+            // After this, nobody who finds the socket's file can take it for the file of a
+            // listener.
             let _ = socket.shutdown(std::net::Shutdown::Both);
             family.unbound(address);
         }
@@ -124,7 +126,7 @@ impl Doors {
     }
 }
 
-/// Connects to the node that listens beside an endpoint; by TCP at this port of the same host.
+/// Connects to the node that listens for an endpoint. For TCP, it uses this port of the same host.
 pub(super) fn call(place: &Place, port: u16, options: &EngineOptions) -> io::Result<Connection> {
     match place {
         Place::Tcp { host, .. } => {
@@ -153,7 +155,7 @@ pub(super) fn call(place: &Place, port: u16, options: &EngineOptions) -> io::Res
     }
 }
 
-/// One end of a pair of sockets within the process.
+/// Returns a connection over one end of a socket pair within the process.
 fn connection(socket: Socket) -> Connection {
     let principal = Principal::of_user(system::peer_of(&socket));
     Connection { stream: Arc::new(SocketStream::new(socket, principal)), address: "this process".into(), host: None }

@@ -1,5 +1,5 @@
-//! Which of the endpoints that this port connects to are publishing sockets of nodes: the place
-//! where they meet.
+//! Finds out which of the endpoints that this port connects to are publishing sockets of nodes.
+//! These endpoints are the rendezvous of the nodes' links.
 
 use std::{
     io,
@@ -21,24 +21,24 @@ use super::{
     outlet::Outlet,
 };
 
-/// Who publishes at an endpoint.
+/// The kind of publisher at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Met {
-    /// Nobody has said.
+    /// The publisher has not answered yet.
     Unknown,
-    /// Somebody who did not answer that it is a node.
+    /// The publisher did not answer that it is a node.
     Foreign,
     Node(Card),
 }
 
 pub(super) struct Finder {
     me: Hello,
-    /// The endpoint for others, and those that are bound, with their ports.
+    /// The endpoint that other nodes use, and the endpoints that are bound, with their ports.
     endpoint: String,
     bound: Vec<Place>,
     nodes: Nodes,
     options: EngineOptions,
-    /// What this port connects to, and who is there.
+    /// The endpoints that this port connects to, and the publisher at each of them.
     pub(super) places: Vec<Place>,
     met: Mutex<Vec<Met>>,
     outlet: Option<Arc<Outlet>>,
@@ -56,7 +56,7 @@ impl Finder {
         options: &EngineOptions,
         outlet: Option<Arc<Outlet>>,
     ) -> Finder {
-        // Without nodes, all are applications that are not Polywire's.
+        // With `nodes=off`, all publishers are foreign applications, which do not use Polywire.
         let met = if nodes == Nodes::Off { Met::Foreign } else { Met::Unknown };
         let met = Mutex::new(vec![met; places.len()]);
         let (doors, is_woken, woken) = (OnceLock::new(), Mutex::new(false), Condvar::new());
@@ -67,12 +67,12 @@ impl Finder {
         self.nodes != Nodes::Off
     }
 
-    /// Who publishes at the endpoint of this number.
+    /// Returns the kind of publisher at the endpoint with this number.
     pub(super) fn met(&self, number: usize) -> Met {
         self.met.lock().get(number).copied().unwrap_or(Met::Foreign)
     }
 
-    /// A node has answered. Returns whether that is news.
+    /// Records the card of a node that has answered. Returns whether the card is new.
     pub(super) fn answered(&self, number: usize, card: Card) -> bool {
         let is_news = self.note(number, |met| std::mem::replace(met, Met::Node(card)) != Met::Node(card));
         if is_news {
@@ -81,7 +81,7 @@ impl Finder {
         is_news
     }
 
-    /// Nobody has answered for long enough.
+    /// Records that the publisher has not answered in time.
     pub(super) fn unanswered(&self, number: usize) {
         self.note(number, |met| {
             if *met == Met::Unknown {
@@ -91,8 +91,8 @@ impl Finder {
         });
     }
 
-    /// The connection has ended. Who comes next may be somebody else. Returns whether it was a
-    /// node's.
+    /// Records that the connection has ended. The next publisher may be another one. Returns
+    /// whether the publisher was a node.
     pub(super) fn disconnected(&self, number: usize) -> bool {
         self.note(number, |met| {
             let was_node = matches!(met, Met::Node(_));
@@ -107,7 +107,7 @@ impl Finder {
         self.met.lock().get_mut(number).is_some_and(change)
     }
 
-    /// Makes the mesh ask again who is there.
+    /// Makes the mesh call `peers` again.
     fn look_again(&self) {
         *self.is_woken.lock() = true;
         self.woken.notify_all();
@@ -136,7 +136,7 @@ impl Rendezvous for Arc<Finder> {
         if let Some(outlet) = self.outlet.as_ref().filter(|_| self.is_on()) {
             outlet.introduce(Card { hello: self.me, port: doors.port });
         }
-        // Called once.
+        // `listen` is called once.
         let _ = self.doors.set(doors);
         Ok(self.clone() as Arc<dyn Listener>)
     }

@@ -1,5 +1,6 @@
-//! The thread that receives what applications publish that are not Polywire's, and hands it to the
-//! node. While the node does not take it, it waits in libzmq, and its publisher waits or drops.
+//! The thread that receives the messages of foreign applications, which do not use Polywire, and
+//! delivers them to the node. While the node does not accept a message, it waits in libzmq, and its
+//! publisher blocks or drops messages.
 
 use std::{
     collections::BTreeSet,
@@ -27,29 +28,30 @@ use super::{
 };
 use crate::clock;
 
-/// So long an answer is awaited once a message has come: then who publishes is no node.
+/// How long the thread waits for a publisher's card after its first message has arrived. A
+/// publisher that has not answered by then is no node.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often it looks without a reason.
+/// The maximum time between two checks of the sockets.
 const TICK: Duration = Duration::from_secs(1);
-/// So many messages are received before the others get their turn.
+/// The number of messages that are received from a socket before the others get their turn.
 const TURN: usize = 64;
-/// The most frames that a message has: topic, payload and encoding.
+/// The maximum number of frames in a message: topic, payload and encoding.
 const FRAMES: usize = 3;
 
 /// A subscribing socket.
 struct Source {
-    /// The endpoint that it connects to. `None` if it is bound.
+    /// The number of the endpoint that the socket connects to. `None` if the socket is bound.
     number: Option<usize>,
-    /// `None` while a node publishes there.
+    /// `None` while the publisher at the endpoint is a node.
     socket: Option<Socket>,
     subscribed: BTreeSet<String>,
-    /// The version of the interest that it follows. `None` before it subscribes.
+    /// The version of the interest to which the socket has subscribed. `None` before it subscribes.
     version: Option<u64>,
-    /// When a message came before it was known who publishes.
+    /// When a message arrived before it was known whether the publisher is a node.
     held_since: Option<Instant>,
 }
 
-/// What is at the other end, and the place to receive into.
+/// The link that represents all foreign publishers to the node, and the buffers for receiving.
 struct Hands {
     link: Option<(LinkInfo, Arc<dyn LinkSink>)>,
     frames: [Message; FRAMES],
@@ -57,7 +59,7 @@ struct Hands {
     place: Aligned,
 }
 
-/// What a message says: topic, payload, and encoding.
+/// A parsed message: topic, payload, and encoding.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Read<'a> {
     pub(super) topic: &'a str,
@@ -65,7 +67,7 @@ pub(super) struct Read<'a> {
     pub(super) encoding: &'a str,
 }
 
-/// Reads a message of somebody who may know nothing of Polywire. Fails with a reason.
+/// Parses a message of a foreign application. Fails with a reason.
 pub(super) fn read<'a>(frames: &[&'a [u8]]) -> Result<Read<'a>, &'static str> {
     let (topic, payload, encoding) = match frames {
         [topic, payload] => (*topic, *payload, &[][..]),
@@ -139,11 +141,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Opens or closes the socket to an endpoint, by who publishes there.
+    /// Opens or closes the socket to an endpoint, depending on whether a node publishes there.
     fn follow(&self, context: &Context, source: &mut Source) -> Result<(), Error> {
         let Some(number) = source.number else { return Ok(()) };
         match (self.finder.met(number), &source.socket, self.finder.places.get(number)) {
-            // Its messages come over the link.
+            // The node's messages arrive over its link.
             (Met::Node(_), Some(_), _) => {
                 source.socket = None;
                 source.held_since = None;
@@ -160,7 +162,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Hands over what has come, in turns.
+    /// Delivers the messages that have arrived at a socket, at most [`TURN`] of them.
     fn receive(&self, source: &Source, hands: &mut Hands) -> Result<(), Error> {
         let Some(socket) = &source.socket else { return Ok(()) };
         for _ in 0..TURN {
@@ -168,7 +170,7 @@ impl Shared {
                 return Ok(());
             }
             let Some(count) = hands.receive(socket)? else { return Ok(()) };
-            // Both are needed while the node is called.
+            // `hand_over` borrows both the frames and `hands` while it calls the node.
             let frames = std::mem::take(&mut hands.frames);
             let mut views: Vec<&[u8]> = frames.iter().take(count).map(|frame| &**frame).collect();
             if count > FRAMES {
@@ -187,7 +189,7 @@ impl Shared {
         let message = read(frames);
         match &message {
             Ok(message) if !self.interest.lock().fits(message.topic) => return,
-            // A node's answer to another one, which a subscription to everything brings.
+            // A node's answer to another node's question. A subscription to all topics includes it.
             Err(_) if frames.first().is_some_and(|topic| card::is_question(topic)) => return,
             Ok(Read { topic, payload, encoding }) => {
                 let tell = |_, what| news.push(what);
@@ -205,7 +207,7 @@ impl Shared {
                 self.foreign.lock().ignore(&name, (*reason).into(), tell);
             }
         }
-        // Without a lock: the node answers.
+        // Without the lock of `foreign`: the node answers announcements from its callbacks.
         for what in news {
             match what {
                 News::Up(info) => {
@@ -230,12 +232,12 @@ impl Shared {
 }
 
 impl Source {
-    /// Whether it is waited for.
+    /// Returns whether the thread waits for messages of this socket.
     fn is_open(&self) -> bool {
         self.socket.is_some() && self.held_since.is_none()
     }
 
-    /// Subscribes to what is wanted and nothing else.
+    /// Subscribes to the prefixes that are wanted, and ends all other subscriptions.
     fn subscribe(&mut self, interest: &Mutex<Interest>) -> Result<(), Error> {
         let Some(socket) = &self.socket else { return Ok(()) };
         let (version, wanted) = {
@@ -259,7 +261,8 @@ impl Hands {
         }
     }
 
-    /// Receives a message. Returns the number of its frames: those beyond the most are thrown away.
+    /// Receives a message. Returns the number of its frames, at most `FRAMES + 1`. Discards all
+    /// frames after the first `FRAMES`.
     fn receive(&mut self, socket: &Socket) -> Result<Option<usize>, Error> {
         let mut count = 0;
         loop {
@@ -276,7 +279,7 @@ impl Hands {
     }
 }
 
-/// What the subscribers of this node want.
+/// The subscriptions of this node.
 impl Shared {
     pub(super) fn want(&self, pattern: &str, change: impl FnOnce(&mut Interest, &str)) {
         change(&mut self.interest.lock(), pattern);

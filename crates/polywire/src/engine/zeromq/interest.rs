@@ -1,5 +1,5 @@
-//! What the subscribers of this node want: names of topics and patterns, and the bytes with which
-//! topics begin that fit them, since ZeroMQ knows nothing else.
+//! The topic names and patterns that the subscribers of this node want, and the prefixes that cover
+//! them, since ZeroMQ filters by prefixes only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +35,7 @@ impl Interest {
         self.names.contains_key(topic) || self.patterns.keys().any(|pattern| pattern.fits(topic))
     }
 
-    /// What to subscribe to.
+    /// Returns the prefixes to subscribe to.
     pub(super) fn prefixes(&self) -> BTreeSet<String> {
         let of_patterns = self.patterns.keys().map(|pattern| prefix(pattern.as_str()));
         self.names.keys().cloned().chain(of_patterns).collect()
@@ -51,8 +51,8 @@ fn less<K: Ord + std::borrow::Borrow<Q>, Q: Ord + ?Sized>(counts: &mut BTreeMap<
     }
 }
 
-/// The levels in front of the first wildcard. A `**` may stand for no level, and then no slash is
-/// in front of it.
+/// Returns the levels before the first wildcard, without a slash at the end: a `**` may stand for
+/// no level, and then the topic has no slash there.
 fn prefix(pattern: &str) -> String {
     let literal: Vec<&str> = pattern.split('/').take_while(|level| !level.contains('*')).collect();
     literal.join("/")

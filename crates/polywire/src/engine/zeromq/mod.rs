@@ -1,10 +1,11 @@
-//! ZeroMQ: topics are the first frames of messages and formats their second. `spec/zeromq.md`
-//! defines the mapping.
+//! ZeroMQ: the first frame of a message is its topic, the second its payload in the topic's format.
+//! `spec/zeromq.md` defines the mapping.
 //!
-//! Any ZeroMQ application subscribes to what a node publishes where the node's publishing socket is
-//! bound, and nodes read what the application publishes. Two nodes find each other there, too:
-//! between them is a link as in other engines over byte streams, by which everything goes that
-//! ZeroMQ has no place for, such as announcements, envelopes, acknowledgements and documents.
+//! Any ZeroMQ application can subscribe to a node's messages at the endpoint of the node's
+//! publishing socket, and nodes receive the messages that the application publishes. Two nodes also
+//! discover each other at this endpoint. A link over a byte stream then connects them, as in other
+//! engines. It carries everything that ZeroMQ has no place for, such as announcements, envelopes,
+//! acknowledgements and documents.
 //!
 //! ```
 //! use polywire::{engine::{zeromq::Zeromq, Engine}, Node};
@@ -17,7 +18,7 @@
 //! let endpoint = node.open("zeromq/bind/tcp://127.0.0.1:0")?;
 //! let publisher = node.publisher_on::<Pump>("pumps", &format!("json@{endpoint}"))?;
 //!
-//! // An application that is not Polywire's.
+//! // An application that does not use Polywire.
 //! let subscriber = Context::new()?.socket(Kind::Sub)?;
 //! subscriber.subscribe(b"pumps")?;
 //! subscriber.connect(endpoint.strip_prefix("zeromq/connect/").unwrap())?;

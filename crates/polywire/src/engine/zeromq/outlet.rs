@@ -1,5 +1,5 @@
-//! The publishing socket: what applications read that are not Polywire's, and which nodes ask who
-//! this is.
+//! The publishing socket. It publishes for foreign applications, which do not use Polywire, and
+//! answers nodes that ask for this node's card.
 
 use std::{
     collections::HashSet,
@@ -22,50 +22,50 @@ use super::{
 const LONGEST: usize = 4096;
 /// Topics whose subscriptions are known, at most.
 const MOST: usize = 1 << 16;
-/// While a publisher waits, others may publish, and nodes are answered, this often.
+/// How often a waiting publisher releases the socket, so that others publish and nodes get answers.
 const TURN: Duration = Duration::from_millis(20);
 
 pub(super) struct Outlet {
     out: Mutex<Out>,
-    /// Becomes readable when subscriptions may have come.
+    /// Becomes readable when subscriptions may have arrived.
     pub(super) changed: OwnedFd,
-    /// Somebody subscribes who is no node that asks.
+    /// There is a subscription that is no node's question.
     is_heard: AtomicBool,
 }
 
 struct Out {
     socket: Socket,
-    /// For nodes that ask.
+    /// The answer to nodes that ask. `None` before it is known.
     card: Option<Card>,
-    /// A subscriber took nothing for longer than the policy's patience.
+    /// A subscriber had no room for longer than the overflow policy's patience.
     is_stalled: bool,
     is_lossless: bool,
     topics: Topics,
 }
 
-/// What is subscribed to, as hashes. libzmq also tells the end of subscriptions that never were, so
-/// counting them would not do.
+/// The topics with subscriptions, as hashes. libzmq also reports the end of subscriptions that
+/// never existed, so that a count of subscriptions would be wrong.
 #[derive(Default)]
 struct Topics {
     hasher: RandomState,
     hashes: HashSet<u64>,
-    /// There were more than [`MOST`]: somebody subscribes as long as the socket is open.
+    /// There were more than [`MOST`] topics: from then on, the socket always counts as subscribed.
     are_many: bool,
 }
 
-/// The system's error, or one with libzmq's text.
+/// Converts an error of libzmq to the system's error, or to one with libzmq's text.
 pub(super) fn system(error: Error) -> io::Error {
-    /// libzmq's own numbers begin there.
+    /// The first of libzmq's own error numbers.
     const OWN: i32 = 156_384_712;
     if error.number() < OWN { io::Error::from_raw_os_error(error.number()) } else { io::Error::other(error) }
 }
 
-/// What became of a message.
+/// The outcome of publishing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Published {
-    /// All subscribers get it.
+    /// All subscribers receive the message.
     All,
-    /// At least one has no room for it.
+    /// At least one subscriber has no room for the message.
     Dropped,
 }
 
@@ -95,18 +95,18 @@ impl Outlet {
         self.out.lock().socket.connect(endpoint)
     }
 
-    /// Answers nodes that ask from now on.
+    /// Answers nodes that ask with this card from now on.
     pub(super) fn introduce(&self, card: Card) {
         self.out.lock().card = Some(card);
     }
 
-    /// Whether somebody subscribes who is not known to be a node.
+    /// Returns whether there is a subscription that is no node's question.
     pub(super) fn is_heard(&self) -> bool {
         self.is_heard.load(Ordering::Relaxed)
     }
 
-    /// Publishes a message. While a subscriber's queue is full, it waits by the policy. Then those
-    /// get the message who have room.
+    /// Publishes a message. While a subscriber's queue is full, waits as the overflow policy says.
+    /// After that, only the subscribers with room receive the message.
     pub(super) fn publish(&self, frames: &[&[u8]], overflow: Overflow) -> Result<Published, Error> {
         let patience = match overflow {
             Overflow::Block { patience } => patience,
@@ -133,7 +133,7 @@ impl Outlet {
         }
     }
 
-    /// Reads what subscribers want, and answers nodes.
+    /// Reads the subscriptions that have arrived, and answers nodes that ask.
     pub(super) fn look(&self) -> Result<(), Error> {
         self.read_subscriptions(&mut self.out.lock())
     }
@@ -181,7 +181,8 @@ impl Out {
         Ok(())
     }
 
-    /// Nobody else subscribes to this topic, so that the question's connection has room for it.
+    /// Publishes the card on the topic of the question. Only the asking node subscribes to this
+    /// topic, so that its connection has room for the card.
     fn answer(&self, question: &[u8]) -> Result<(), Error> {
         match &self.card {
             Some(card) => self.socket.send(&[question, &card.bytes()], Wait::No).map(drop),

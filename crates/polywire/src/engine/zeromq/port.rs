@@ -1,5 +1,5 @@
-//! The port. Nodes have links over byte streams, as in other engines; ZeroMQ is where they meet,
-//! and carries what applications exchange with them that are not Polywire's.
+//! The port. Nodes have links over byte streams, as in other engines. They discover each other over
+//! ZeroMQ, which also carries the messages of foreign applications, which do not use Polywire.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ use super::{
 };
 use crate::system::Wake;
 
-/// Drops are told at most this often.
+/// The minimum time between two reports of dropped messages.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct ZeromqPort {
@@ -46,21 +46,21 @@ pub(super) struct ZeromqPort {
     links: Arc<dyn Port>,
     shared: Arc<Shared>,
     has_encoding: bool,
-    /// The channels that others than nodes may read.
+    /// The channels that foreign applications may read.
     open: RwLock<HashMap<ChannelId, Arc<Open>>>,
     drops: Mutex<Drops>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A channel that others than nodes may read.
+/// A channel that foreign applications may read.
 struct Open {
     topic: String,
-    /// `None` if messages do not say it.
+    /// `None` if messages do not name their encoding.
     encoding: Option<String>,
     overflow: Overflow,
 }
 
-/// What subscribers missed that are no nodes.
+/// The messages that foreign subscribers have missed.
 struct Drops {
     link: LinkInfo,
     untold: u64,
@@ -132,10 +132,12 @@ impl ZeromqPort {
         Ok(())
     }
 
-    /// Publishes a message for others than nodes. Counts one of them that misses it.
+    /// Publishes a message for foreign applications. Counts it as dropped if at least one
+    /// subscriber misses it.
     fn publish(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Sent {
         let heard = self.shared.outlet.as_ref().filter(|outlet| outlet.is_heard());
-        // An application that knows no kinds would take the end of an instance for a value.
+        // A foreign application knows no message kinds: it would take the end of an instance for a
+        // value.
         let is_end = matches!(envelope.kind, MessageKind::Dispose | MessageKind::Unregister);
         let Some(outlet) = heard.filter(|_| !is_end) else { return Sent::default() };
         let open = self.open.read().get(&envelope.channel).cloned();
@@ -275,10 +277,10 @@ impl Drop for ZeromqPort {
     }
 }
 
-/// What the threads begin with: sockets that ask, and the bound subscribing one.
+/// The sockets with which the threads start: those that ask, and the bound subscribing socket.
 type Sockets = (Vec<Asking>, Option<polywire_zeromq::Socket>);
 
-/// Opens what the threads begin with.
+/// Opens the sockets with which the threads start.
 fn sockets(shared: &Shared, context: &Context, bind_sub: &[Place]) -> io::Result<Sockets> {
     let (options, question) = (&shared.local.options, card::question(&shared.local.hello));
     let asked = shared.finder.places.iter().enumerate().filter(|_| shared.finder.is_on());
@@ -296,7 +298,8 @@ fn sockets(shared: &Shared, context: &Context, bind_sub: &[Place]) -> io::Result
     Ok((asking, Some(socket)))
 }
 
-/// The publishing socket, bound and connected. Notes the ports that the system has chosen.
+/// Opens the publishing socket, binds and connects it. Writes the ports that the system has chosen
+/// to `address`.
 fn outlet(context: &Context, address: &mut Address, local: &Local) -> io::Result<Option<Arc<Outlet>>> {
     if !address.publishes() {
         return Ok(None);
@@ -314,7 +317,7 @@ fn outlet(context: &Context, address: &mut Address, local: &Local) -> io::Result
     Ok(Some(Arc::new(outlet)))
 }
 
-/// libzmq would take the path of a socket at which somebody listens.
+/// Fails if somebody listens at the path of this endpoint. libzmq would take the path over.
 fn is_free(place: &Place) -> io::Result<()> {
     match place {
         Place::Ipc(path) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
@@ -324,7 +327,7 @@ fn is_free(place: &Place) -> io::Result<()> {
     }
 }
 
-/// Makes the file of a socket usable to those that the options say.
+/// Sets the permissions of a socket's file to the mode in the options.
 fn permit(place: &Place, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     match place {

@@ -1,4 +1,4 @@
-//! What the port and its two threads share.
+//! The state that the port and its two threads share.
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -25,14 +25,14 @@ pub(super) struct Shared {
     pub(super) finder: Arc<Finder>,
     pub(super) foreign: Mutex<Writers>,
     pub(super) interest: Mutex<Interest>,
-    /// Wake the two threads.
+    /// Wake the asking thread and the intake thread.
     pub(super) asking: Wake,
     pub(super) intake: Wake,
     pub(super) is_closing: AtomicBool,
 }
 
 impl Shared {
-    /// A subscribing socket.
+    /// Opens a subscribing socket.
     pub(super) fn subscriber(&self, context: &Context) -> Result<Socket, Error> {
         let socket = context.socket(Kind::Sub)?;
         connecting(&socket, &self.local.options)?;

@@ -1,6 +1,6 @@
-//! The worker's part for pairs that DDS Security does not let meet. DDS tells nobody of them: the
-//! ends find each other and do not match. So what should match and has not for [`PATIENCE`] counts
-//! as denied, until it matches.
+//! The worker's part for writers and readers that DDS Security keeps apart. DDS does not report
+//! them: they discover each other, but do not match. So a pair that should match, and has not
+//! matched for [`PATIENCE`], counts as denied until it matches.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,42 +26,42 @@ use super::{
     Worker,
 };
 
-/// How long two ends that find each other may take to match.
+/// How long a writer and a reader that have discovered each other may take to match.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether ends match.
+/// The interval between checks whether writers and readers match.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Why a reader of another program gets nothing.
+/// The reason why a reader of another program gets no messages.
 pub(in super::super) const NOT_ALLOWED: &str =
     "DDS Security does not let it read the topic: its permissions do not allow it, or its governance is another one";
 
-/// Why a subscriber of this node gets nothing.
+/// The reason why a subscriber of this node gets no messages.
 const KEPT_APART: &str = "DDS Security does not let reader and writer meet: the permissions of one of them do not \
                           allow it, or their governance differs";
 
-/// What is denied, and what may be.
+/// The pairs that are denied, and those that may be.
 #[derive(Default)]
 pub(super) struct Denied {
     looked: Option<Instant>,
     /// Readers of programs that do not match a channel of this node, and since when.
     readers: BTreeMap<(ChannelId, Guid), Instant>,
-    /// Channels of others whose writers do not match the readers here, and since when.
+    /// Channels of peers whose writers do not match the readers here, and since when.
     writers: BTreeMap<(Guid, ChannelId), Instant>,
-    /// Channels of others that this node was told it may not read. Their readers stay, in case that
-    /// they match.
+    /// Channels of peers that this node may not read, which was reported to it, each with its
+    /// writer and the reader here. The reader stays, in case they match later.
     apart: BTreeMap<(Guid, ChannelId), (Guid, Arc<ReadEnd>)>,
 }
 
 impl Worker {
-    /// Tells of what does not match, and takes back what was told of what does.
+    /// Reports pairs that do not match, and withdraws the report for pairs that match after all.
     pub(super) fn look_for_denied(&mut self) {
         let now = Instant::now();
         if !self.shared.is_secure || self.denied.looked.is_some_and(|looked| now - looked < LOOK) {
             return;
         }
         self.denied.looked = Some(now);
-        // It calls the node.
+        // The functions below call the node, which needs the turn.
         let shared = self.shared.clone();
         let _turn = shared.inlet.hands();
         self.look_for_readers(now);
@@ -83,8 +83,8 @@ impl Worker {
         }
     }
 
-    /// Whether policies and representation of a reader fit a channel. DDS tells if the types do
-    /// not.
+    /// Checks whether the policies and the representation of a reader fit a channel. DDS itself
+    /// reports types that do not match.
     fn should_match(&self, channel: &Channel, reader: &Endpoint) -> bool {
         let (offer, options) = (&channel.announcement.offer, &self.shared.options);
         let offered = policies::qos_of(&policies::of_writer(offer, late::KEPT, options));
@@ -120,8 +120,8 @@ impl Worker {
         }
     }
 
-    /// This node may not read a channel of a peer: it is told so in place of the announcement, and
-    /// answers with the reason.
+    /// Replaces the announcement of a peer's channel that this node may not read by a denial. The
+    /// node then answers with the reason.
     pub(super) fn deny(&self, guid: Guid, channel: ChannelId, reason: &str) {
         if let Some((link, start, announcement)) = self.announcement(guid, channel) {
             link.sink.retired(channel);
@@ -129,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// Announces those again that match after all, and forgets those that have gone.
+    /// Announces denied channels again if they match after all, and forgets those that have gone.
     fn reconcile(&mut self) {
         for ((guid, channel), (writer, end)) in std::mem::take(&mut self.denied.apart) {
             match self.announcement(guid, channel) {
@@ -156,7 +156,8 @@ impl Worker {
     }
 }
 
-/// Those of the present ones that have been there for [`PATIENCE`]. The others wait from now on.
+/// Returns the present keys that have been there for [`PATIENCE`]. `since` has the time since when
+/// each key is present; the times of absent keys are removed.
 fn late_ones<K: Ord + Copy>(
     since: &mut BTreeMap<K, Instant>,
     present: impl Iterator<Item = K>,

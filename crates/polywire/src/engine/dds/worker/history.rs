@@ -1,5 +1,5 @@
-//! The worker's part for what comes before its time: samples of writers that the node has not
-//! answered yet, and what writers keep for late subscribers.
+//! The worker's part for early samples and histories: samples of writers whose channels the node
+//! has not answered yet, and samples that writers keep for late subscribers.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,8 +25,8 @@ use super::{
 use crate::replayed::bring;
 
 impl Worker {
-    /// Whether the node has not said yet whether it wants the messages of this writer, which is no
-    /// node's.
+    /// Checks whether the node has yet to answer the channel of this writer. False for writers of
+    /// nodes. Also notes that a declined channel has missed a sample.
     pub(super) fn is_early(&self, writer: Guid) -> bool {
         let mut state = self.shared.state.lock();
         let peer = state.peers.get_mut(&writer.participant()).filter(|peer| peer.node.is_none());
@@ -38,7 +38,7 @@ impl Worker {
         !incoming.is_answered
     }
 
-    /// The node wants a channel: what came before goes first.
+    /// Passes on the samples that arrived before the node accepted a channel.
     pub(super) fn take_early(&mut self, hands: &mut Hands, guid: Guid, channel: ChannelId) {
         let (writer, end, samples) = {
             let mut state = self.shared.state.lock();
@@ -46,8 +46,8 @@ impl Worker {
             let (Some(writer), Some(reading)) = (incoming.writer, &incoming.reading) else { return };
             let mut early = self.early.take(writer);
             let Some(end) = reading.reader.as_ref().map(|end| end.id) else { return };
-            // A new reader gets again what the writer keeps, or else what others of the topic have
-            // had alone.
+            // If the writer keeps samples, a new reader gets them again. Otherwise, only other
+            // readers of the topic may have received the early samples.
             let others = |early: BTreeMap<EndId, VecDeque<Sample>>| early.into_values().max_by_key(VecDeque::len);
             let is_volatile = incoming.history.is_none();
             let samples = early.remove(&end).or_else(|| others(early).filter(|_| is_volatile));
@@ -56,7 +56,7 @@ impl Worker {
         samples.into_iter().for_each(|sample| self.arrived(hands, end, writer, sample));
     }
 
-    /// The node does not want a channel.
+    /// Discards the early samples of a channel that the node does not want.
     pub(super) fn drop_early(&mut self, guid: Guid, channel: ChannelId) {
         let mut state = self.shared.state.lock();
         if let Some(incoming) = state.incoming(guid, channel)
@@ -66,12 +66,12 @@ impl Worker {
         }
     }
 
-    /// The writer of which a channel brings what it keeps.
+    /// Returns the writer whose history a channel carries. `None` if it is not a history channel.
     pub(super) fn history_of(&self, link: LinkId, channel: ChannelId) -> Option<Guid> {
         self.shared.state.lock().peer_of(link)?.1.incoming.get(&channel)?.history_of
     }
 
-    /// The node wants what a writer keeps, or does not want it any more.
+    /// Handles the node's answer to a history channel: begins, repeats or ends the writer's replay.
     pub(super) fn history_answered(&mut self, hands: &mut Hands, writer: Guid, history: ChannelId, accepts: bool) {
         let runs = self.replays.iter_mut().find(|replay| replay.writer == writer);
         match (runs, accepts) {
@@ -85,7 +85,7 @@ impl Worker {
         let last = hands.way(writer).map_or(0, |way| way.place.last);
         let mut replay = Replay::new(writer, history, last, self.shared.options.queue_bytes);
         if last == 0 && !self.has_missed(writer) {
-            // Everything is still to come, in the channel itself.
+            // The channel itself will still deliver everything that the writer keeps.
             return self.tell_kept(hands, &replay);
         }
         let endpoint = self.shared.state.lock().writers.get(&writer).cloned();
@@ -99,7 +99,8 @@ impl Worker {
         }
     }
 
-    /// Whether messages of a writer came while nobody wanted them, or nobody wants them now.
+    /// Checks whether messages of a writer arrived while the node did not want them, or the node
+    /// does not want them now.
     fn has_missed(&self, writer: Guid) -> bool {
         let state = self.shared.state.lock();
         let incoming = state.peers.get(&writer.participant()).and_then(|peer| {
@@ -109,7 +110,7 @@ impl Worker {
         incoming.is_none_or(|incoming| incoming.has_missed || incoming.reading.is_none())
     }
 
-    /// Passes on what writers keep, if everything has come.
+    /// Passes on the samples of the replays that are complete.
     pub(super) fn replay(&mut self, hands: &mut Hands) {
         if self.replays.is_empty() {
             return;
@@ -125,7 +126,7 @@ impl Worker {
         }
     }
 
-    /// Passes on what a writer keeps.
+    /// Passes the samples of a replay to the node, on the history channel.
     fn tell_kept(&mut self, hands: &Hands, replay: &Replay) {
         let Replay { writer, history, .. } = *replay;
         let way = hands.way(writer);
@@ -152,7 +153,7 @@ impl Worker {
         self.touch(&link);
     }
 
-    /// The writer of a history channel has gone.
+    /// Retires the history channel of a writer that has gone.
     pub(super) fn forget_history(&mut self, link: &Arc<Link>, writer: Guid, history: ChannelId) {
         self.end_replays(|replay| replay.writer == writer);
         if let Some(peer) = self.shared.state.lock().peers.get_mut(&writer.participant()) {

@@ -1,5 +1,5 @@
-//! The worker's part for the liveliness of writers of programs that are not nodes. Nodes assert
-//! theirs by messages.
+//! The worker's part for the liveliness of writers of programs that are not nodes. Nodes assert the
+//! liveliness of their publishers by messages.
 
 use polywire_core::envelope::ChannelId;
 use polywire_dds::Guid;
@@ -7,7 +7,8 @@ use polywire_dds::Guid;
 use super::{super::peer::EndId, Worker};
 
 impl Worker {
-    /// A writer of a reader is alive or is not, as DDS finds by its lease, or has left.
+    /// Handles a report of DDS about a writer of the reader `end`: the writer is alive, has missed
+    /// its lease, or (`None`) no longer matches.
     pub(super) fn lives(&self, end: EndId, writer: u64, is_alive: Option<bool>) {
         let end = self.shared.state.lock().read_ends().find(|known| known.id == end);
         let Some(writer) = end.and_then(|end| end.silent.note(&end.reader, writer, is_alive)) else { return };
@@ -18,7 +19,7 @@ impl Worker {
         channel.into_iter().for_each(|channel| self.tell_life(writer.participant(), channel));
     }
 
-    /// Tells the node whether the writer of a channel is alive. It may know.
+    /// Reports to the node whether the writer of a channel is alive. The node may know it already.
     pub(super) fn tell_life(&self, guid: Guid, channel: ChannelId) {
         let found = {
             let state = self.shared.state.lock();

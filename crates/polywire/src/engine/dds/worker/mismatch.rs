@@ -1,5 +1,5 @@
 //! The worker's part for readers of programs that are not nodes and do not match a channel, and the
-//! reasons that both sides are told.
+//! reasons that are reported to the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,12 +20,12 @@ use super::{
     Worker,
 };
 
-/// Readers whose types are looked up, to say why they do not match these channels.
+/// Readers that do not match these channels, and whose types are looked up to find the reason.
 #[derive(Default)]
 pub(super) struct Mismatched {
     lookups: Lookups,
     channels: BTreeMap<Guid, BTreeSet<ChannelId>>,
-    /// Those of which DDS has told, with DDS Security.
+    /// Pairs that DDS has reported as incompatible. Filled only with DDS Security.
     told: BTreeSet<(Guid, ChannelId)>,
 }
 
@@ -40,15 +40,15 @@ impl Mismatched {
         self.told.retain(|(of, _)| *of != reader);
     }
 
-    /// Whether DDS has told that a reader does not match a channel.
+    /// Checks whether DDS has reported that a reader does not match a channel.
     pub(super) fn has_told(&self, channel: ChannelId, reader: Guid) -> bool {
         self.told.contains(&(reader, channel))
     }
 }
 
 impl Worker {
-    /// A reader of a channel's topic does not match because of a policy. DDS does not say which
-    /// reader.
+    /// Handles a report that a reader of a channel's topic does not match because of a policy. DDS
+    /// does not report which reader, so the policy counts for all readers that do not match.
     pub(super) fn incompatible(&mut self, id: ChannelId, policy: u32) {
         let Some(channel) = self.channel(id) else { return };
         for reader in self.unmatched(&channel) {
@@ -64,7 +64,7 @@ impl Worker {
         }
     }
 
-    /// Says why readers whose types have come do not match.
+    /// Reports why readers do not match, for readers whose type lookups have ended.
     pub(super) fn tell_mismatches(&mut self) {
         let participants = self.mismatched.lookups.participants().collect();
         for (reader, found) in self.mismatched.lookups.take(&self.shared.us, true, &participants) {
@@ -77,16 +77,17 @@ impl Worker {
         }
     }
 
-    /// Why a reader's type cannot be read from a channel's, if that can be told.
+    /// Returns why a reader of this type cannot read a channel's type, if the reason can be found.
     fn why_not(&self, channel: &Channel, reader: &Known) -> Option<String> {
         let document = self.shared.sink.document(channel.announcement.schema)?;
         let writer = Schema::from_bytes(&document, &SchemaLimits::default()).ok()?;
-        // What is around the values of a service has the same differences.
+        // For a service, only the types of the values are compared: the types around them differ
+        // equally.
         let values = reader.of_values().filter(|_| channel.call.is_some());
         values.as_ref().unwrap_or(reader).why_not(&writer)
     }
 
-    /// Readers of a channel's topic and type that it does not have.
+    /// Returns other programs' readers that have a channel's topic and type but do not match it.
     pub(super) fn unmatched(&self, channel: &Channel) -> Vec<Endpoint> {
         let matched: BTreeSet<Guid> = channel.writer.readers().into_iter().collect();
         let state = self.shared.state.lock();
@@ -99,7 +100,8 @@ impl Worker {
         state.readers.values().filter(is_unmatched).cloned().collect()
     }
 
-    /// Tells the node that a participant's reader requests something else than a channel offers.
+    /// Reports to the node that a participant's reader requests something else than a channel
+    /// offers.
     fn refuse(&self, channel: &Channel, participant: Guid, policy: u32, why: &str) {
         let colon = if why.is_empty() { "" } else { ": " };
         let hint = match policy {
@@ -109,7 +111,7 @@ impl Worker {
         self.refuse_for(channel, participant, format!("it requests another {}{colon}{why}{hint}", policy_name(policy)));
     }
 
-    /// Tells the node why a participant's reader does not have a channel.
+    /// Reports to the node why a participant's reader does not match a channel.
     pub(super) fn refuse_for(&self, channel: &Channel, participant: Guid, reason: String) {
         let Some(link) = self.foreign_link(participant) else { return };
         channel.sending.lock().interest.entry(link.info.id).or_insert((link.clone(), Interest::Unwanted));

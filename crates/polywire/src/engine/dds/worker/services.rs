@@ -1,5 +1,5 @@
-//! The worker's part for services of ROS 2 and DDS-RPC: the types of requests and replies, and the
-//! servers that have found this node.
+//! The worker's part for services of ROS 2 and DDS-RPC: the types of requests and replies, and
+//! whether servers have matched this node.
 
 use std::{sync::Arc, time::Instant};
 
@@ -16,8 +16,8 @@ use super::{
 };
 
 impl Worker {
-    /// The name and the type, if it is known, of the values in a type in DDS. `None` if it is not
-    /// one of DDS-RPC on the topic of a service.
+    /// Returns the name of the value type in a DDS type, and the value type itself if it is known.
+    /// `None` if the topic belongs to a service, but the DDS type is not one of DDS-RPC.
     pub(super) fn values(
         &self,
         topic: &str,
@@ -31,12 +31,12 @@ impl Worker {
         }
     }
 
-    /// The type with which this node subscribes to a topic.
+    /// Returns the type with which this node subscribes to a topic.
     fn subscribed(&self, topic: &str) -> Option<Schema> {
         Schema::from_bytes(&self.shared.sink.subscribed(topic)?, &SchemaLimits::default()).ok()
     }
 
-    /// Whether a channel has replies of a program that is not a node.
+    /// Checks whether a channel carries replies of a program that is not a node.
     pub(super) fn has_foreign_replies(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
         let state = self.shared.state.lock();
         let peer = state.peers.get(&guid)?;
@@ -44,7 +44,7 @@ impl Worker {
         Some(peer.node.is_none() && role == Role::Reply)
     }
 
-    /// Tells the node which servers have had time to find it.
+    /// Reports to the node the servers that have had time to match this node's writer and reader.
     pub(super) fn settle(&mut self) {
         let mut settling = std::mem::take(&mut self.settling);
         let settled = settling.take(Instant::now(), |guid, channel| self.finds_server(guid, channel));
@@ -55,8 +55,9 @@ impl Worker {
         }
     }
 
-    /// Whether both ends of the server that replies on a channel are found: the writer by a reader
-    /// of ours, the reader by a writer. `None` if the channel is not read.
+    /// Checks whether both ends of the server that replies on a channel are matched: its writer by
+    /// a reader of this node, and its reader by a writer of this node. `None` if the channel is not
+    /// read.
     fn finds_server(&self, guid: Guid, channel: ChannelId) -> Option<bool> {
         let (replies, end, requests): (Guid, Arc<ReadEnd>, Vec<Arc<Channel>>) = {
             let mut state = self.shared.state.lock();
@@ -70,14 +71,16 @@ impl Worker {
         Some(end.reader.writers().contains(&replies) && requests.iter().any(has_reader))
     }
 
-    /// A writer's type; the subscriber's own, if the writer does not tell it.
+    /// Returns the type of a writer, or of this node's subscriber if the writer does not publish
+    /// its type.
     pub(super) fn schema(&self, document: Option<&[u8]>, announcement: &Announcement) -> Option<Schema> {
         let told = document.map(Arc::from).or_else(|| self.shared.sink.document(announcement.schema));
         let told = told.and_then(|told: Arc<[u8]>| Schema::from_bytes(&told, &SchemaLimits::default()).ok());
         told.or_else(|| self.subscribed(&announcement.topic))
     }
 
-    /// How samples of a writer with this type in DDS name requests. The error is for people.
+    /// Returns how samples of a writer with this DDS type identify requests. The error is for
+    /// people.
     pub(super) fn call(
         &self,
         form: Form,

@@ -1,5 +1,5 @@
-//! The worker's part for the types of other programs: those that DDS tells, and those of ROS 2 that
-//! nodes are asked for when a subscriber needs them.
+//! The worker's part for the types of other programs: types that DDS provides, and types of ROS 2,
+//! which are requested from ROS 2 nodes when a subscriber needs them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -17,7 +17,8 @@ use super::{
 };
 
 impl Worker {
-    /// Whether a participant has nodes of ROS 2 whose names are not known yet.
+    /// Checks whether the names of a participant's ROS 2 nodes are still unknown. Only with
+    /// `ros=true`.
     pub(super) fn is_unnamed(&self, participant: Guid) -> bool {
         self.presence.as_ref().is_some_and(|presence| presence.names(participant).is_none())
     }
@@ -38,7 +39,7 @@ impl Worker {
         }
     }
 
-    /// Sends the node the schema of a writer of a program that is not a node.
+    /// Supplies the node with the schema of a writer of a program that is not a node.
     pub(super) fn wanted(&self, link: LinkId, document: Id128) {
         let found = {
             let mut state = self.shared.state.lock();
@@ -51,7 +52,7 @@ impl Worker {
         }
     }
 
-    /// The node needs the type of a channel of ROS 2.
+    /// Requests the type of a ROS 2 channel, or announces the channel again if its type is known.
     pub(super) fn type_needed(&mut self, guid: Guid, channel: ChannelId, hash: TypeHash) {
         if self.shared.state.lock().types.document(&hash.to_string()).is_some() {
             return self.announce_again(guid, channel, hash);
@@ -76,7 +77,8 @@ impl Worker {
         asked.map_err(|error| error.to_string())
     }
 
-    /// A node has told a type, or not. The channels that wait for it are announced again.
+    /// Notes the type that a ROS 2 node has sent, or why there is none. Announces the channels that
+    /// wait for the type again.
     pub(super) fn type_told(&mut self, (hash, told): Told) {
         let reason = told.as_ref().err().cloned();
         let document = told.ok().as_ref().map(Schema::to_bytes);
@@ -87,7 +89,7 @@ impl Worker {
         waiting.into_iter().for_each(|(guid, channel)| self.announce_again(guid, channel, hash));
     }
 
-    /// Announces a channel again: its type is known, or nobody tells it.
+    /// Announces a channel again, with its type if it is known now.
     fn announce_again(&mut self, guid: Guid, channel: ChannelId, hash: TypeHash) {
         let (link, announcement) = {
             let mut state = self.shared.state.lock();
@@ -106,7 +108,7 @@ impl Worker {
         link.sink.announced(channel, Start::default(), &announcement);
     }
 
-    /// Types that nobody has told before, and are asked for again.
+    /// Returns types that could not be obtained before, and are due to be requested again.
     pub(super) fn due_types(&self) -> Vec<(String, (Guid, ChannelId))> {
         if self.presence.is_none() {
             return Vec::new();
@@ -115,8 +117,8 @@ impl Worker {
         self.shared.state.lock().types.due(most, Instant::now())
     }
 
-    /// Sends questions, those for these types among them, and gives up those that were asked in
-    /// vain.
+    /// Sends the questions that are due, including those for the types in `due`. Gives up questions
+    /// that were not answered in time.
     pub(super) fn ask_on(&mut self, due: Vec<(String, (Guid, ChannelId))>) {
         for (hash, (guid, channel)) in due {
             if let Ok(hash) = hash.parse() {
@@ -127,8 +129,8 @@ impl Worker {
         failed.into_iter().for_each(|told| self.type_told(told));
     }
 
-    /// Whether a writer that has gone stays until the node has answered its channel: samples of it
-    /// wait for that.
+    /// Checks whether a writer that has gone must stay until the node has answered its channel,
+    /// because samples of it wait for the answer.
     pub(super) fn stays(&mut self, writer: Guid) -> bool {
         let is_answered = self.is_answered(writer).unwrap_or_else(|| !self.lookups.has(writer));
         let stays = !is_answered && self.early.has(writer);
@@ -138,14 +140,15 @@ impl Worker {
         stays
     }
 
-    /// No sample of a writer waits any more: if it has gone, it ends now.
+    /// Ends a writer that has gone, now that none of its samples waits for an answer.
     pub(super) fn let_go(&mut self, writer: Guid) {
         if self.leaving.remove(&writer) {
             self.shared.inbox.tell(Item::Discovered(Box::new(Discovery::Gone(writer))));
         }
     }
 
-    /// Whether the node has answered the channel of a writer. `None` if there is none.
+    /// Checks whether the node has answered a writer's channel. `None` if the writer has no
+    /// channel.
     fn is_answered(&self, writer: Guid) -> Option<bool> {
         let state = self.shared.state.lock();
         let peer = state.peers.get(&writer.participant())?;

@@ -1,5 +1,4 @@
-//! How far the messages of a link have come, what is counted of them, and whether the peer relays
-//! them.
+//! The progress of a link's messages, the counts for its statistics, and whether the peer relays.
 
 use std::sync::atomic::Ordering;
 
@@ -7,14 +6,14 @@ use polywire_core::envelope::ChannelId;
 
 use super::{Outbox, Outgoing};
 
-/// How far the messages of a link have come.
+/// How many messages of a link were sent and confirmed.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Progress {
     /// Messages written or queued.
     pub(in super::super) handed: u64,
     /// Messages that the peer has confirmed.
     pub(in super::super) confirmed: u64,
-    /// Others wait for an answer.
+    /// Further messages are held until the peer answers.
     pub(in super::super) holds: bool,
     /// The link has ended, or is about to.
     pub(in super::super) broken: bool,
@@ -29,8 +28,8 @@ pub(in super::super) struct Tally {
 }
 
 impl Progress {
-    /// Whether the first so many of the messages are confirmed. What was dropped to make room is
-    /// not among those handed any more.
+    /// Returns whether the peer has confirmed the first `messages` messages. Messages that were
+    /// dropped to make room no longer count in `handed`.
     #[inline]
     pub(in super::super) fn has_confirmed(&self, messages: u64) -> bool {
         messages.min(self.handed) <= self.confirmed
@@ -56,18 +55,19 @@ impl Outbox {
         state.confirmed = messages.clamp(state.confirmed, state.handed.max(state.confirmed));
     }
 
-    /// Messages that the peer wants and has not confirmed.
+    /// Returns the number of messages that the peer wants and has not confirmed.
     pub(in super::super) fn unconfirmed(&self) -> u64 {
         let state = self.lock();
         state.handed.saturating_sub(state.confirmed) + state.delivery.held_and_wanted()
     }
 
-    /// The subscribers for which the peer has accepted one of the port's channels.
+    /// Returns the number of subscribers for which the peer has accepted one of the port's
+    /// channels.
     pub(in super::super) fn accepting(&self, channel: ChannelId) -> u32 {
         self.lock().delivery.accepting(channel)
     }
 
-    /// The peer says that it relays.
+    /// Notes that the peer relays.
     pub(in super::super) fn relayed(&self) {
         self.peer_relays.store(true, Ordering::Release);
     }

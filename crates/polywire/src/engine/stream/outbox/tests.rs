@@ -7,7 +7,7 @@ use polywire_core::{
     frame::{Hello, Limits, Step, StreamDecoder},
 };
 
-/// A link's outgoing half, and the peer's socket.
+/// Returns the sending side of a link, and the peer's socket.
 fn outbox(change: impl FnOnce(&mut EngineOptions)) -> (Outbox, UnixStream) {
     let limits = Limits { document_bytes: 64 << 10, ..Limits::default() };
     let mut options = EngineOptions { limits, ..EngineOptions::default() };
@@ -136,7 +136,7 @@ fn heartbeats_of_thin_streams_confirm() {
     });
 }
 
-/// Sequence numbers that come, and how many are reported as missing.
+/// Returns the sequence numbers that arrive, and how many are reported as missing.
 fn read(there: &UnixStream, sequences: usize) -> (Vec<u64>, u64) {
     let (mut decoder, mut hello, mut input) = (StreamDecoder::default(), Vec::new(), Vec::new());
     StreamEncoder::default().hello(&Hello { node: Id128::ZERO, incarnation: 1 }, &mut hello);

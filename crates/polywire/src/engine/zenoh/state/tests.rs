@@ -13,7 +13,7 @@ fn node(number: u8) -> State {
     State::new(me, Keys::new("").expect("no prefix"), terms, 3)
 }
 
-/// Hands over the mails of one to the other, except those that are `lost`.
+/// Passes the mails of one node to the other, except the `lost` ones. Returns their number.
 fn post(from: &mut State, to: &mut State, lost: impl Fn(usize) -> bool) -> usize {
     let mails: Vec<_> = std::iter::from_fn(|| from.out.pop()).collect();
     for (number, put) in mails.iter().enumerate().filter(|(number, _)| !lost(*number)) {
@@ -45,7 +45,7 @@ fn linked() -> (State, State) {
     (a, b)
 }
 
-/// What is in the inbox, in words.
+/// Empties the inbox, and describes in words what was in it.
 fn told(state: &mut State) -> Vec<&'static str> {
     let word = |what| match what {
         Arrival::Up(_) => "up",
@@ -89,7 +89,7 @@ fn two_nodes_have_one_link_and_know_each_others_channels() {
     b.answer(link, ChannelId(1), Answer::Accept(1));
     settle(&mut a, &mut b);
     assert_eq!(told(&mut a), ["answered"]);
-    // From the topic's key, once the peer has said that they are for this node.
+    // This node takes messages from the topic's key, once the peer has sent its Position.
     assert_eq!(b.link_of(Id128([7; 16]), ChannelId(1)), Some(link));
     assert_eq!(b.link_of(Id128([8; 16]), ChannelId(1)), None, "nobody's");
     b.sample(link, &Envelope::data(ChannelId(1), 1, 0), &ZBytes::from("hi"));
