@@ -49,8 +49,9 @@ use crate::{
 
 /// The reason why a subscriber that reads every type cannot read a writer.
 fn unknown(offer: &Offer) -> String {
-    let of_ros = offer.ros_type.map(|hash| format!(": nobody describes the ROS 2 type with the hash {hash}"));
-    format!("the writer's schema is unknown{}", of_ros.unwrap_or_default())
+    let of_ros = offer.ros_type.map(|hash| format!(" (nobody describes the ROS 2 type with the hash {hash})"));
+    let of_ros = of_ros.unwrap_or_default();
+    format!("the writer's schema is unknown{of_ros}: give its type, on the command line by --idl, in code by 'assume'")
 }
 
 /// Returns a number that is unique among the subscribers of the process.
