@@ -332,8 +332,9 @@ pub(super) struct DataHead {
 /// Room for a length in front.
 const FRONT: usize = 10;
 
-/// A head and a flag each, a channel, a gap, a time, a key hash, an anchor, a length.
-const DATA_HEAD: usize = 1 + 5 + 10 + 10 + 16 + 10 + 10;
+/// The most bytes of a message's head: a head and a flag each, a channel, a gap, a time, a key hash,
+/// an anchor, a length.
+pub(super) const DATA_HEAD: usize = 1 + 5 + 10 + 10 + 16 + 10 + 10;
 
 impl DataHead {
     #[inline]

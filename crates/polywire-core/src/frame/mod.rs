@@ -63,6 +63,27 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Checks that a message fits into a frame on any channel and at any position, so that it can
+    /// be sent later.
+    ///
+    /// ```
+    /// use polywire_core::{envelope::Envelope, frame::{FrameError, Limits}};
+    /// let (limits, envelope) = (Limits { frame_bytes: 100, ..Limits::default() }, Envelope::default());
+    /// assert_eq!(limits.check_message(&envelope, 30), Ok(()));
+    /// assert!(matches!(limits.check_message(&envelope, 100), Err(FrameError::TooLong { what: "frame", .. })));
+    /// ```
+    pub fn check_message(&self, envelope: &Envelope<'_>, payload_len: usize) -> Result<(), FrameError> {
+        let extensions = envelope.extensions.bytes().len();
+        let frame = payload_len.saturating_add(extensions + body::DATA_HEAD);
+        let sizes = [("extensions", extensions, self.extension_bytes), ("frame", frame, self.frame_bytes)];
+        match sizes.into_iter().find(|(_, got, limit)| got > limit) {
+            Some((what, got, limit)) => Err(FrameError::TooLong { what, got: got as u64, limit }),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A frame. It borrows from the bytes that it was read from.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -12,7 +12,7 @@ use polywire_core::{
 use super::delivery::{Holdable, Missing, start_of};
 
 /// The most bytes that a frame has besides its payload and its extensions.
-pub(super) const FRAME_HEADER: usize = 64;
+const FRAME_HEADER: usize = 64;
 
 /// A message for a peer that has not answered yet.
 #[derive(Debug)]

@@ -61,6 +61,7 @@ impl Shared {
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
     ) -> Result<Sent, EngineError> {
+        self.local.options.limits.check_message(envelope, payload.bytes().len())?;
         let mut state = self.with_room(line, payload.bytes().len());
         let sent = match self.way(&state) {
             Way::Plain => return self.distribute_now(envelope, payload, None),
@@ -85,6 +86,13 @@ impl Shared {
         messages: &[(Envelope<'_>, &[u8])],
         sum: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
+        let limits = &self.local.options.limits;
+        let check = |(envelope, payload): &(Envelope<'_>, &[u8])| limits.check_message(envelope, payload.len()).err();
+        if let Some((index, error)) = messages.iter().enumerate().find_map(|(at, message)| Some((at, check(message)?)))
+        {
+            self.distribute_all_assured(line, &messages[..index], sum)?;
+            return Err((index, error.into()));
+        }
         let mut state = self.with_room(line, messages.iter().map(|(_, payload)| payload.len()).sum());
         let all = messages.iter().map(|(envelope, payload)| (envelope, *payload));
         let mut sent = Sent::default();
@@ -354,7 +362,7 @@ impl Shared {
                 // The events are reported when the lock is free.
                 let told = RefCell::new(Vec::new());
                 let tell = |notice| told.borrow_mut().push(dropped(link, notice));
-                // Fails only for a message that is too large for a frame.
+                // The sizes were checked before the messages were kept.
                 let _ = link.outbox.send_all(&messages, Turn::AtOnce(Instant::now()), &mut sent, tell);
                 events.append(&mut told.into_inner());
             }

@@ -376,8 +376,12 @@ impl Outbox {
             }
             notice = state.delivery.notice(Instant::now());
         }
+        let is_held = state.delivery.must_hold(envelope.channel, subscribers);
+        if is_held {
+            self.options.limits.check_message(envelope, size)?;
+        }
         state.delivery.count_sent(1);
-        if state.delivery.must_hold(envelope.channel, subscribers) {
+        if is_held {
             state.hold(envelope, payload.bytes());
         } else {
             let Some((id, missing)) = state.delivery.next(envelope.channel) else {
@@ -790,8 +794,7 @@ impl Outbox {
         for (held, id, missing) in leaving {
             let extensions = Extensions::parse(&held.extensions).unwrap_or_default();
             let envelope = Envelope { channel: id, extensions, ..held.envelope };
-            // Fails only if the message is too large; it is dropped then. If the stream fails, the
-            // link ends.
+            // The size was checked before the message was held. If the stream fails, the link ends.
             let _ = self.dispatch(state, &envelope, missing, &mut Payload::Bytes(&held.payload), turn);
         }
         self.finish_retiring(state);

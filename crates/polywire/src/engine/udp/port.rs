@@ -24,7 +24,7 @@ use super::{
     super::{
         Aligned, Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
         delivery::{Outcome, start_of},
-        outbox::{self, FRAME_HEADER, Held, Item, encoded},
+        outbox::{self, Held, Item, encoded},
     },
     socket::{Place, Sockets},
     state::{Group, Link, ONLY, State, member, random},
@@ -139,7 +139,7 @@ impl Port for UdpPort {
     }
 
     fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<Sent, EngineError> {
-        self.0.check(envelope, payload)?;
+        self.0.local.options.limits.check_message(envelope, payload.len())?;
         let mut state = self.0.lock();
         if state.is_closed {
             return Err(EngineError::Closed);
@@ -217,19 +217,6 @@ impl Drop for UdpPort {
 }
 
 impl Shared {
-    fn check(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<(), EngineError> {
-        let limits = &self.local.options.limits;
-        let (extensions, limit) = (envelope.extensions.bytes().len(), limits.extension_bytes);
-        if extensions > limit {
-            return Err(FrameError::TooLong { what: "extensions", got: extensions as u64, limit }.into());
-        }
-        let (got, limit) = (payload.len().saturating_add(extensions + FRAME_HEADER), limits.frame_bytes);
-        if got > limit {
-            return Err(FrameError::TooLong { what: "frame", got: got as u64, limit }.into());
-        }
-        Ok(())
-    }
-
     /// Sends a message to the members of a group that want it.
     fn send_to<'a>(
         &'a self,

@@ -51,8 +51,6 @@ use super::{
 const WINDOW: usize = 1 << 20;
 /// The interval at which the sending thread checks what is due.
 const TICK: Duration = Duration::from_millis(50);
-/// Bytes that an envelope takes in a frame, at most, apart from extensions.
-const ENVELOPE: usize = 64;
 
 pub(super) struct ZenohPort(Arc<Shared>);
 
@@ -425,21 +423,8 @@ impl Shared {
         }
     }
 
-    fn check_message(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<(), EngineError> {
-        let limits = &self.local.options.limits;
-        let extensions = envelope.extensions.bytes().len();
-        let sizes = [
-            ("extensions", extensions, limits.extension_bytes),
-            ("frame", payload.len().saturating_add(extensions + ENVELOPE), limits.frame_bytes),
-        ];
-        match sizes.into_iter().find(|(_, got, limit)| got > limit) {
-            Some((what, got, limit)) => Err(FrameError::TooLong { what, got: got as u64, limit }.into()),
-            None => Ok(()),
-        }
-    }
-
     fn send(&self, envelope: &Envelope<'_>, loan: Loan) -> Result<Sent, EngineError> {
-        self.check_message(envelope, loan.payload())?;
+        self.local.options.limits.check_message(envelope, loan.payload().len())?;
         let state = self.lock();
         if state.is_closing {
             return Err(EngineError::Closed);

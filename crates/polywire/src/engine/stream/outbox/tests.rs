@@ -186,6 +186,17 @@ fn a_message_that_cannot_be_sent_takes_no_loss_with_it() {
 }
 
 #[test]
+fn a_message_that_is_too_large_is_refused_even_if_the_peer_has_not_answered() {
+    let (outbox, there) = outbox(|options| options.limits.frame_bytes = 1000);
+    let channel = announce(&outbox, 1);
+    assert_eq!(send(&outbox, channel, 1, 900), Ok(Outcome::Sent(0)));
+    assert!(matches!(send(&outbox, channel, 2, 1000), Err(FrameError::TooLong { what: "frame", .. })));
+    assert_eq!(send(&outbox, channel, 2, 10), Ok(Outcome::Sent(0)));
+    outbox.answered(channel, &Answer::Accept(1));
+    assert_eq!(read(&there, 2), (vec![1, 2], 0));
+}
+
+#[test]
 fn messages_that_leave_together_are_written_at_once() {
     let (outbox, mut there) = outbox(|_| {});
     let channels = [1, 2, 3].map(|writer| announce(&outbox, writer));
