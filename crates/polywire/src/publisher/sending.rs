@@ -530,8 +530,8 @@ impl<C: Coding> Core<C> {
     }
 
     pub(super) fn wait_for_subscribers(&self, least: usize, timeout: Duration) -> usize {
-        let channels = self.lock().channels();
-        let count = || accepting(&channels).values().sum::<usize>();
+        // The publisher may move to other endpoints meanwhile.
+        let count = || accepting(&self.present()).values().sum::<usize>();
         self.inner.answered.wait_while(timeout, || count() < least);
         count()
     }

@@ -31,9 +31,23 @@ pub(super) struct Places {
 }
 
 struct State {
-    entries: Vec<Arc<PortEntry>>,
+    ports: Vec<Used>,
     followed: usize,
     closed: bool,
+}
+
+/// A port that the subscriber uses.
+struct Used {
+    entry: Arc<PortEntry>,
+    /// Whether the port has the subscriber's route. Until then, [`Places::add`] removes the route if
+    /// the subscriber closes.
+    has_route: bool,
+}
+
+impl State {
+    fn uses(&self, entry: &Arc<PortEntry>) -> bool {
+        self.ports.iter().any(|used| Arc::ptr_eq(&used.entry, entry))
+    }
 }
 
 impl Places {
@@ -44,7 +58,7 @@ impl Places {
             topic,
             given,
             route: OnceLock::new(),
-            state: Mutex::new(State { entries: Vec::new(), followed: 0, closed: false }),
+            state: Mutex::new(State { ports: Vec::new(), followed: 0, closed: false }),
         });
         let user: Weak<Places> = Arc::downgrade(&places);
         places.node.inner().add_user(user);
@@ -59,13 +73,13 @@ impl Places {
 
     /// Ends receiving.
     pub(super) fn close(&self) {
-        let (entries, was_closed) = {
+        let (ports, was_closed) = {
             let mut state = self.lock();
             let was_closed = std::mem::replace(&mut state.closed, true);
-            (std::mem::take(&mut state.entries), was_closed)
+            (std::mem::take(&mut state.ports), was_closed)
         };
         let Some(route) = self.route.get().filter(|_| !was_closed) else { return };
-        entries.iter().for_each(|entry| entry.remove_route(route));
+        ports.iter().filter(|used| used.has_route).for_each(|used| used.entry.remove_route(route));
         route.stats().iter().for_each(|stats| self.node.inner().totals.end(stats));
     }
 
@@ -75,7 +89,7 @@ impl Places {
         let gate = self.node.inner().gate();
         for endpoint in endpoints {
             let parsed = endpoint.parse::<Endpoint>().map_err(|error| error.to_string());
-            if parsed.as_ref().is_ok_and(|parsed| self.lock().entries.iter().any(|entry| entry.is_at(parsed))) {
+            if parsed.as_ref().is_ok_and(|parsed| self.lock().ports.iter().any(|used| used.entry.is_at(parsed))) {
                 // The subscriber already uses this endpoint, so it needs no permission.
                 continue;
             }
@@ -107,7 +121,7 @@ impl Places {
     fn add_followed(&self, entry: Arc<PortEntry>) -> Option<String> {
         {
             let mut state = self.lock();
-            if state.entries.iter().any(|other| Arc::ptr_eq(other, &entry)) {
+            if state.uses(&entry) {
                 return None;
             }
             if state.followed == MOST_FOLLOWED {
@@ -122,12 +136,22 @@ impl Places {
     fn add(&self, entry: Arc<PortEntry>) {
         {
             let mut state = self.lock();
-            if state.closed || state.entries.iter().any(|other| Arc::ptr_eq(other, &entry)) {
+            if state.closed || state.uses(&entry) {
                 return;
             }
-            state.entries.push(entry.clone());
+            state.ports.push(Used { entry: entry.clone(), has_route: false });
         }
-        self.route.get().iter().for_each(|route| entry.add_route(Arc::clone(route)));
+        let Some(route) = self.route.get() else { return };
+        entry.add_route(route.clone());
+        let mut state = self.lock();
+        match state.ports.iter_mut().find(|used| Arc::ptr_eq(&used.entry, &entry)) {
+            Some(used) => used.has_route = true,
+            // The subscriber has closed meanwhile.
+            None => {
+                drop(state);
+                entry.remove_route(route);
+            }
+        }
     }
 
     fn tell(&self, topic: &Pattern, endpoint: &str, refused: Option<String>) {
@@ -138,7 +162,7 @@ impl Places {
     /// The writers that the subscriber reads, and those that it cannot read.
     pub(super) fn matches(&self) -> Matches {
         let mut matches = Matches::default();
-        let entries = self.lock().entries.clone();
+        let entries: Vec<_> = self.lock().ports.iter().map(|used| used.entry.clone()).collect();
         for (entry, route) in entries.iter().zip(std::iter::repeat(self.route.get())) {
             route.iter().for_each(|route| entry.add_matches(route, &mut matches));
         }
