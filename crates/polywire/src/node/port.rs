@@ -275,8 +275,11 @@ impl PortEntry {
 
     /// Sets the history that the channel carries. Serves requests that arrived before.
     pub(crate) fn serve_history(&self, channel: ChannelId, history: Weak<dyn Replay>) {
-        let known = self.answers.lock().by_channel.get_mut(&channel).map(|known| known.history = Some(history.clone()));
-        if let (Some(()), Some(history)) = (known, history.upgrade()) {
+        let is_requested = self.answers.lock().by_channel.get_mut(&channel).is_some_and(|known| {
+            known.history = Some(history.clone());
+            known.requests.take()
+        });
+        if let Some(history) = history.upgrade().filter(|_| is_requested) {
             history.request();
         }
     }
