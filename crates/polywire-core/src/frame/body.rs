@@ -332,8 +332,8 @@ pub(super) struct DataHead {
 /// Room for a length in front.
 const FRONT: usize = 10;
 
-/// The most bytes of a message's head: a head and a flag each, a channel, a gap, a time, a key hash,
-/// an anchor, a length.
+/// The most bytes of a message's head: a head and a flag each, a channel, a gap, a time, a key
+/// hash, an anchor, a length.
 pub(super) const DATA_HEAD: usize = 1 + 5 + 10 + 10 + 16 + 10 + 10;
 
 impl DataHead {

@@ -39,8 +39,8 @@ struct State {
 /// A port that the subscriber uses.
 struct Used {
     entry: Arc<PortEntry>,
-    /// Whether the port has the subscriber's route. Until then, [`Places::add`] removes the route if
-    /// the subscriber closes.
+    /// Whether the port has the subscriber's route. Until then, [`Places::add`] removes the route
+    /// if the subscriber closes.
     has_route: bool,
 }
 
