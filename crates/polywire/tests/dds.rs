@@ -20,6 +20,8 @@ mod lively;
 mod lives;
 #[path = "dds/native.rs"]
 mod native;
+#[path = "dds/offers.rs"]
+mod offers;
 #[path = "dds/permissions.rs"]
 #[cfg(feature = "dds-security")]
 mod permissions;

@@ -1,9 +1,13 @@
-//! Programs that know only DDS write what their types do not allow, or have types that Cyclone DDS
-//! cannot read.
+//! Programs that know only DDS write what their types do not allow, have types that Cyclone DDS
+//! cannot read, or are too many.
 
 use std::{thread, time::Duration};
 
-use polywire::{Node, Record, Shape, coding::Discovered};
+use polywire::{
+    Config, Node, NodeEvent, Record, Shape,
+    coding::Discovered,
+    engine::{Disconnect, Event},
+};
 use polywire_core::{
     codec::{Encoder, cdr::CDR},
     schema::TypeObjects,
@@ -97,4 +101,24 @@ fn types_with_mutable_unions_are_learned() {
         }
     };
     assert_eq!(read.to_json().expect("JSON"), fan);
+}
+
+#[test]
+fn participants_without_room_are_reported_less_and_less_often() {
+    let domain = domain();
+    let config = Config::parse("[engine]\npeers = 1").expect("a configuration");
+    let node = Node::builder().config(config).build();
+    let events = node.events();
+    node.open(&format!("dds/{domain}?interface=127.0.0.1")).expect("a port");
+    let join = |_| Participant::new(domain, Some(LOOPBACK), &Qos::default()).expect("a participant");
+    let _participants: Vec<Participant> = (0..5).map(join).collect();
+    let mut totals = Vec::new();
+    while totals.len() < 3 {
+        let event = events.recv_timeout(SOON).expect("an event");
+        if let NodeEvent::Engine { event: Event::Rejected { reason, total, .. }, .. } = event {
+            assert_eq!(reason, Disconnect::TooMany(1));
+            totals.push(total);
+        }
+    }
+    assert_eq!(totals, [1, 2, 4]);
 }

@@ -4,6 +4,7 @@
     peer.py keep DOMAIN TOPIC TYPE      writes three samples at once, and keeps them for late joiners
     peer.py go DOMAIN TOPIC Pump        writes a sample every 10 ms
     peer.py store DOMAIN TOPIC Pump     the same, and keeps them for late joiners
+    peer.py rise DOMAIN TOPIC Pump      writes a sample every 10 ms while it has a reader, with ownership, and offers more strength from the hundredth sample on
     peer.py lease DOMAIN TOPIC Pump     writes a sample every 10 ms, with a lease of one second
     peer.py manual DOMAIN TOPIC Pump    writes a sample every two seconds, which is longer than its lease, which it asserts by nothing else
     peer.py lively DOMAIN TOPIC Pump    requests a lease, asserted by the application, and prints how many writers are alive, and how many are not
@@ -156,6 +157,17 @@ def main():
             if time.monotonic() >= last[0] + 2:
                 writer.write(Pump(id=next(numbers), level=0.0, name=""))
                 last[0] = time.monotonic()
+
+        wait_for_end(write)
+    elif mode == "rise":
+        weak = Qos(reliable, Policy.History.KeepAll, Policy.Ownership.Exclusive, Policy.OwnershipStrength(1))
+        writer, numbers = DataWriter(member, topic, qos=weak), itertools.count(1)
+
+        def write():
+            if writer.get_matched_subscriptions():
+                if next(numbers) == 100:
+                    writer.set_qos(Qos(Policy.OwnershipStrength(2)))
+                writer.write(Pump(id=7, level=0.0, name=""))
 
         wait_for_end(write)
     elif mode in ("lively", "waits", "hasty"):

@@ -5,7 +5,7 @@ use std::{
     str::SplitAsciiWhitespace,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -155,12 +155,28 @@ impl Peer {
         self.incoming.insert(ChannelId(self.last), incoming);
         ChannelId(self.last)
     }
+
+    /// Adds the channel of such a participant's writer, and the writer's history channel if it has
+    /// one. Returns both.
+    pub(super) fn add_writer(
+        &mut self,
+        writer: Guid,
+        mut incoming: Incoming,
+        history: Option<&Announcement>,
+    ) -> (ChannelId, Option<ChannelId>) {
+        let of = |history: &Announcement| Incoming { history_of: Some(writer), ..Incoming::new(history) };
+        let history = history.map(|history| self.add(of(history)));
+        incoming.history = history;
+        let channel = self.add(incoming);
+        self.by_writer.insert(writer, channel);
+        (channel, history)
+    }
 }
 
 /// Another node, with the writer of the letters to it.
 pub(super) struct Correspondent {
     pub(super) hello: Hello,
-    letters: Arc<Writer>,
+    letters: Arc<Letters>,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
     /// The node has confirmed that letters reach it.
@@ -179,7 +195,7 @@ impl Correspondent {
         let qos = Qos { partitions: vec![guid.to_string()], ..letters_qos() };
         let inbox = inbox.clone();
         let letters = us.topic(LETTERS, OCTETS, false)?.writer(&qos, move |_| inbox.tell(Item::Ring))?;
-        let letters = Arc::new(letters);
+        let letters = Arc::new(Letters { writer: letters, to: guid, failing: Failing::default() });
         let (waiting, since) = (VecDeque::new(), Some(Instant::now()));
         Ok(Correspondent { hello, letters, waiting, waiting_bytes: 0, is_confirmed: false, since })
     }
@@ -239,19 +255,50 @@ impl Correspondent {
 }
 
 /// Sends letters to a node. Must not be used while the state is locked: sending may wait for room.
-pub(super) struct Mailbox(Arc<Writer>);
+pub(super) struct Mailbox(Arc<Letters>);
+
+/// The writer of the letters to a node.
+struct Letters {
+    writer: Writer,
+    to: Guid,
+    failing: Failing,
+}
 
 impl Mailbox {
-    /// Sends a letter. Returns false if there is no room.
+    /// Sends a letter. Returns false if there is no room, or if DDS fails: then the letter must be
+    /// sent again.
     pub(super) fn send(&self, letter: &[u8]) -> bool {
         let Ok(bytes) = octets(letter) else { return true };
         let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
-        hands::writing(|| self.0.write(&sample)).is_ok()
+        let Letters { writer, to, failing } = &*self.0;
+        let written = hands::writing(|| writer.write(&sample));
+        if let Some(error) = failing.note(&written) {
+            log::warn!("letters to {to} wait: {error}");
+        }
+        written.is_ok()
     }
 
     /// Waits until the node has acknowledged all letters.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
-        self.0.wait_for_acknowledgments(at_most)
+        self.0.writer.wait_for_acknowledgments(at_most)
+    }
+}
+
+/// Whether writing fails, for another reason than a lack of room.
+#[derive(Default)]
+struct Failing(AtomicBool);
+
+impl Failing {
+    /// Notes the result of an attempt to write. Returns the error if it is to be reported: until
+    /// an attempt succeeds, only the first error is.
+    fn note<'a>(&self, written: &'a Result<(), polywire_dds::Error>) -> Option<&'a polywire_dds::Error> {
+        match written {
+            Ok(()) => {
+                self.0.store(false, Ordering::Relaxed);
+                None
+            }
+            Err(error) => (!error.is_timeout() && !self.0.swap(true, Ordering::Relaxed)).then_some(error),
+        }
     }
 }
 
@@ -381,7 +428,21 @@ pub(super) enum Interest {
 
 #[cfg(test)]
 mod tests {
+    use polywire_dds::Error;
+
     use super::*;
+
+    #[test]
+    fn an_error_that_lasts_is_reported_once_and_a_lack_of_room_is_not() {
+        let full = Error::Call { action: "write a sample", reason: "timed out", code: -10 };
+        assert!(full.is_timeout());
+        let failing = Failing::default();
+        let told = |written: Result<(), Error>| failing.note(&written).cloned();
+        assert_eq!((told(Err(full.clone())), told(Ok(()))), (None, None));
+        assert_eq!((told(Err(Error::Expired)), told(Err(Error::Expired))), (Some(Error::Expired), None));
+        assert_eq!((told(Err(full)), told(Err(Error::Expired))), (None, None));
+        assert_eq!((told(Ok(())), told(Err(Error::Expired))), (None, Some(Error::Expired)));
+    }
 
     #[test]
     fn nodes_and_channels_come_back_from_user_data() {

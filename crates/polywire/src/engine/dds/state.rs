@@ -146,6 +146,18 @@ impl State {
         }
     }
 
+    /// Notes a writer of another participant, or its new policies. Returns false if the writer is
+    /// new, and `most` are known.
+    pub(super) fn note_writer(&mut self, writer: &Endpoint, most: usize) -> bool {
+        note(&mut self.writers, writer, most)
+    }
+
+    /// Notes a reader of another participant, or its new policies, unless the reader is new and
+    /// `most` are known.
+    pub(super) fn note_reader(&mut self, reader: &Endpoint, most: usize) {
+        let _is_noted = note(&mut self.readers, reader, most);
+    }
+
     /// Returns the channels of a publisher, without its auxiliary channels.
     pub(super) fn channels_of(&self, publisher: Id128) -> Vec<Arc<Channel>> {
         self.channels.values().filter(|channel| channel.announcement.writer == publisher).cloned().collect()
@@ -183,7 +195,7 @@ impl State {
     }
 
     /// Notes the node's answer to a channel of a peer. Returns the participant, and what follows
-    /// from the answer.
+    /// from the answer. A channel may be read before it is answered: see `Worker::renew_offer`.
     pub(super) fn answer(
         &mut self,
         shared: &Shared,
@@ -195,12 +207,13 @@ impl State {
         let is_node = peer.node.is_some();
         let incoming = peer.incoming.get_mut(&channel)?;
         let (writer, mut answered) = (incoming.writer, Answered::Noted);
-        incoming.is_answered = true;
+        let was_answered = std::mem::replace(&mut incoming.is_answered, true);
         match &mut incoming.reading {
             _ if !answer.accepts() => {
                 answered = Answered::Ended { writer, reading: incoming.reading.take() };
                 self.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }]));
             }
+            Some(_) if !was_answered => answered = Answered::Begins,
             Some(Reading { answer: waiting @ Some(_), .. }) => *waiting = Some(answer),
             Some(_) => self.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }])),
             none @ None => {
@@ -229,6 +242,14 @@ impl State {
             incoming.found(writer);
         }
     }
+}
+
+fn note(known: &mut BTreeMap<Guid, Endpoint>, end: &Endpoint, most: usize) -> bool {
+    let has_room = known.len() < most || known.contains_key(&end.guid);
+    if has_room {
+        known.insert(end.guid, end.clone());
+    }
+    has_room
 }
 
 /// What follows from an answer.
@@ -282,5 +303,30 @@ impl Incoming {
             Some(Reading { gate: Gate::Shut(_), .. }) => self.writer.is_none(),
             None => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_dds::Qos;
+
+    use super::*;
+
+    #[test]
+    fn policies_of_known_writers_and_readers_change_although_there_is_no_room() {
+        let end = |guid: u8, strength| Endpoint {
+            guid: Guid([guid; 16]),
+            participant: Guid([guid; 16]).participant(),
+            topic: "pumps".into(),
+            type_name: "plant::Pump".into(),
+            qos: Qos { exclusive: Some(strength), ..Qos::default() },
+            types: None,
+        };
+        let mut state = State::default();
+        assert!(state.note_writer(&end(1, 1), 1) && state.note_writer(&end(1, 2), 1));
+        assert!(!state.note_writer(&end(2, 1), 1));
+        [end(1, 1), end(1, 2), end(2, 1)].iter().for_each(|reader| state.note_reader(reader, 1));
+        let known = BTreeMap::from([(Guid([1; 16]), end(1, 2))]);
+        assert_eq!((&state.writers, &state.readers), (&known, &known));
     }
 }

@@ -100,9 +100,10 @@ impl Lookups {
         self.0.is_empty()
     }
 
+    /// Begins a lookup. If there is one for the writer or reader already, notes its new policies.
     pub(super) fn begin(&mut self, end: &Endpoint) {
         let lookup = Lookup { end: end.clone(), began: Instant::now(), asked: None, found: None };
-        self.0.entry(end.guid).or_insert(lookup);
+        self.0.entry(end.guid).and_modify(|lookup| lookup.end = end.clone()).or_insert(lookup);
     }
 
     pub(super) fn forget(&mut self, end: Guid) {

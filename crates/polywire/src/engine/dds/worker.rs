@@ -4,6 +4,7 @@ mod denied;
 mod history;
 mod lives;
 mod mismatch;
+mod offers;
 mod services;
 mod types;
 
@@ -24,7 +25,7 @@ use polywire_dds::{Change, Discovery, Endpoint, Guid, Receive, Representation, S
 pub(super) use self::denied::NOT_ALLOWED;
 use self::{denied::Denied, mismatch::Mismatched};
 use super::{
-    super::{Disconnect, Event, LinkId, LinkInfo, Principal},
+    super::{Disconnect, Event, LinkId, LinkInfo, Principal, rejections::Rejections},
     deferred::Task,
     early::Early,
     form::{OCTETS, Place, datagram},
@@ -73,6 +74,8 @@ pub(super) struct Worker {
     /// Replays of samples that writers keep, for late subscribers.
     replays: Vec<Replay>,
     unreached: Unreached,
+    /// Participants for which there was no room.
+    rejections: Rejections,
     denied: Denied,
     has_expired: bool,
 }
@@ -81,7 +84,7 @@ impl Worker {
     pub(super) fn new(shared: Arc<Shared>, presence: Option<Presence>) -> Worker {
         let (touched, greeted, lookups, questions, leaving) = Default::default();
         let (mismatched, settling, replays, unreached, denied, has_expired) = Default::default();
-        let early = Early::new(shared.options.queue_bytes);
+        let (early, rejections) = (Early::new(shared.options.queue_bytes), Rejections::new(1));
         Worker {
             shared,
             touched,
@@ -95,6 +98,7 @@ impl Worker {
             early,
             replays,
             unreached,
+            rejections,
             denied,
             has_expired,
         }
@@ -115,7 +119,7 @@ impl Worker {
             // Samples that arrive from now on need not wait for the work below.
             drop(hands);
             self.touched.drain(..).for_each(|link| link.sink.drained());
-            if let Some(presence) = self.presence.as_mut().filter(|_| has_changed) {
+            if let Some(presence) = self.presence.as_mut().filter(|presence| has_changed || presence.is_due()) {
                 presence.tell(&shared);
             }
             self.expire();
@@ -123,8 +127,8 @@ impl Worker {
             pause = if self.send_letters() { IDLE } else { AGAIN };
             if !self.lookups.is_empty() || !self.mismatched.is_empty() {
                 // The functions below call the node, which needs the turn.
-                let _turn = shared.inlet.hands();
-                self.look_types_up();
+                let mut turn = shared.inlet.hands();
+                self.look_types_up(&mut turn);
                 self.tell_mismatches();
                 pause = LOOK;
             }
@@ -169,9 +173,9 @@ impl Worker {
 
     fn discovered(&mut self, hands: &mut Hands, discovery: Discovery) {
         match discovery {
-            Discovery::Participant { guid, user_data } => self.participant(guid, &user_data),
-            Discovery::Writer(writer) => self.writer(writer),
-            Discovery::Reader(reader) => self.reader(reader),
+            Discovery::Participant { guid, user_data } => self.participant(hands, guid, &user_data),
+            Discovery::Writer(writer) => self.writer(hands, writer),
+            Discovery::Reader(reader) => self.reader(&reader),
             Discovery::Gone(guid) => self.gone(hands, guid),
         }
     }
@@ -182,7 +186,7 @@ impl Worker {
 
     // Discovery.
 
-    fn participant(&mut self, guid: Guid, user_data: &[u8]) {
+    fn participant(&mut self, hands: &mut Hands, guid: Guid, user_data: &[u8]) {
         if self.is_ours(guid) || self.shared.state.lock().peers.contains_key(&guid) {
             return;
         }
@@ -199,36 +203,33 @@ impl Worker {
         let known = {
             let mut state = shared.state.lock();
             if state.closed || state.peers.len() >= shared.options.peers {
-                let event = Event::Rejected {
-                    address: guid.to_string(),
-                    reason: Disconnect::TooMany(shared.options.peers),
-                    total: 1,
-                };
                 drop(state);
-                return shared.sink.event(event);
+                // Participants do not say on which hosts they are, so all are counted together.
+                let reason = Disconnect::TooMany(shared.options.peers);
+                let counted = self.rejections.count("", guid.to_string(), reason);
+                return counted.into_iter().for_each(|event| shared.sink.event(event));
             }
             state.peers.insert(guid, Peer::new(node));
             self.note_names(&mut state, guid);
             let of = |endpoint: &&Endpoint| endpoint.participant == guid;
             state.writers.values().filter(of).cloned().collect::<Vec<_>>()
         };
-        known.into_iter().for_each(|writer| self.writer(writer));
+        known.into_iter().for_each(|writer| self.writer(hands, writer));
         let channels: Vec<ChannelId> = shared.state.lock().channels.keys().copied().collect();
         channels.into_iter().for_each(|channel| self.matched(channel));
         self.greeted = None;
     }
 
-    fn writer(&mut self, writer: Endpoint) {
+    fn writer(&mut self, hands: &mut Hands, writer: Endpoint) {
         if self.is_ours(writer.guid) || writer.topic == LETTERS {
             return;
         }
-        let (guid, participant) = (writer.guid, writer.participant);
+        let participant = writer.participant;
         let is_node = {
             let mut state = self.shared.state.lock();
-            if state.writers.len() >= self.shared.options.limits.channels && !state.writers.contains_key(&guid) {
+            if !state.note_writer(&writer, self.shared.options.limits.channels) {
                 return;
             }
-            state.writers.insert(guid, writer.clone());
             let Some(peer) = state.peers.get(&participant) else { return };
             peer.node.is_some()
         };
@@ -241,7 +242,7 @@ impl Worker {
             (false, _) if self.shared.types && writer.types.is_some() || self.is_unnamed(participant) => {
                 self.lookups.begin(&writer);
             }
-            (false, _) => self.foreign_writer(&writer, None),
+            (false, _) => self.foreign_writer(hands, &writer, None),
         }
     }
 
@@ -259,8 +260,9 @@ impl Worker {
         }
     }
 
-    /// Announces a writer of a program that is not a node to this node, as a channel.
-    fn foreign_writer(&mut self, writer: &Endpoint, known: Option<&Known>) {
+    /// Announces a writer of a program that is not a node to this node, as a channel. If the writer
+    /// has a channel, announces its new offer if that has changed.
+    fn foreign_writer(&mut self, hands: &mut Hands, writer: &Endpoint, known: Option<&Known>) {
         let codec = match writer.qos.representations.first() {
             None | Some(Representation::Xcdr1) => "cdr",
             Some(Representation::Xcdr2) => "xcdr2",
@@ -296,35 +298,27 @@ impl Worker {
         };
         known.iter().for_each(|known| known.describe(&mut announcement));
         let history = kept::history_of(writer.guid, &announcement);
-        let (channel, history) = {
+        let (channel, of_history) = {
             let mut state = self.shared.state.lock();
             let Some(peer) = state.peers.get_mut(&writer.participant) else { return };
-            if peer.by_writer.contains_key(&writer.guid) {
-                return;
+            if let Some(channel) = peer.by_writer.get(&writer.guid).copied() {
+                drop(state);
+                return self.renew_offer(hands, writer.guid, channel, announcement.offer);
             }
-            let of = |history: &Announcement| Incoming { history_of: Some(writer.guid), ..Incoming::new(history) };
-            let history = history.map(|history| (peer.add(of(&history)), history));
             let mut incoming = Incoming::new(&announcement);
             incoming.found(writer);
             incoming.document = known.map(|known| known.document);
-            incoming.history = history.as_ref().map(|(channel, _)| *channel);
-            let channel = peer.add(incoming);
-            peer.by_writer.insert(writer.guid, channel);
-            (channel, history)
+            peer.add_writer(writer.guid, incoming, history.as_ref())
         };
         link.sink.announced(channel, Start::default(), &announcement);
-        if let Some((channel, announcement)) = history {
+        if let Some((channel, announcement)) = of_history.zip(history) {
             link.sink.announced(channel, Start::default(), &announcement);
         }
     }
 
-    fn reader(&self, reader: Endpoint) {
-        let mut state = self.shared.state.lock();
-        if !self.is_ours(reader.guid)
-            && reader.topic != LETTERS
-            && state.readers.len() < self.shared.options.limits.channels
-        {
-            state.readers.insert(reader.guid, reader);
+    fn reader(&self, reader: &Endpoint) {
+        if !self.is_ours(reader.guid) && reader.topic != LETTERS {
+            self.shared.state.lock().note_reader(reader, self.shared.options.limits.channels);
         }
     }
 

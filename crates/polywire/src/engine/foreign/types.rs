@@ -10,7 +10,7 @@ use polywire_core::envelope::Id128;
 /// The first and the longest pause before a type that no peer has supplied is asked for again.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// The largest number of types that are remembered because no peer has supplied them.
+/// The largest number of types that are remembered because no peer has supplied them so far.
 const MOST_FAILED: usize = 1024;
 /// The largest number of bytes of the documents that are kept.
 const MOST_KEPT: usize = 4 << 20;
@@ -23,9 +23,10 @@ pub(in crate::engine) struct Types<C> {
     failed: BTreeMap<String, Failed<C>>,
 }
 
-/// A type that no peer has supplied.
+/// A type that no peer has supplied so far.
 struct Failed<C> {
     until: Instant,
+    /// Zero if the type was not asked for yet, because too many others were.
     pause: Duration,
     /// The channels for which the node needs the type.
     channels: BTreeSet<C>,
@@ -65,17 +66,30 @@ impl<C: Copy + Ord> Types<C> {
             channels.insert(channel);
             return Need::Asked;
         }
+        let has_room = self.asked.len() < most;
         match self.failed.get_mut(hash) {
-            Some(failed) if now < failed.until => {
+            Some(failed) if now < failed.until || !has_room => {
                 failed.channels.insert(channel);
                 Need::Unknown
             }
-            _ if self.asked.len() >= most => Need::Unknown,
-            _ => {
+            _ if has_room => {
                 self.asked.insert(hash.into(), BTreeSet::from([channel]));
                 Need::Ask
             }
+            _ => {
+                // The type is due as soon as there is room.
+                self.fail(hash, Failed { until: now, pause: Duration::ZERO, channels: BTreeSet::from([channel]) });
+                Need::Unknown
+            }
         }
+    }
+
+    /// Remembers a type that no peer has supplied. If there is no room, forgets all others.
+    fn fail(&mut self, hash: &str, failed: Failed<C>) {
+        if self.failed.len() >= MOST_FAILED {
+            self.failed.clear();
+        }
+        self.failed.insert(hash.into(), failed);
     }
 
     /// Notes the document of a type, or that no peer has supplied it. Returns the channels that
@@ -88,20 +102,16 @@ impl<C: Copy + Ord> Types<C> {
     ) -> (BTreeSet<C>, bool) {
         let Some(mut channels) = self.asked.remove(hash) else { return (BTreeSet::new(), false) };
         let before = self.failed.remove(hash);
-        let is_first = before.is_none();
+        let is_first = before.as_ref().is_none_or(|failed| failed.pause.is_zero());
         match document {
             Some(document) => {
                 channels.extend(before.into_iter().flat_map(|failed| failed.channels));
                 keep(&mut self.known, hash.into(), document);
             }
             None => {
-                if self.failed.len() >= MOST_FAILED {
-                    self.failed.clear();
-                }
-                let pause = before.as_ref().map_or(FIRST_PAUSE, |failed| (2 * failed.pause).min(LONGEST_PAUSE));
-                let waiting = before.map(|failed| failed.channels).unwrap_or_default();
-                let failed = Failed { until: now + pause, pause, channels: &waiting | &channels };
-                self.failed.insert(hash.into(), failed);
+                let (before, waiting) = before.map(|failed| (failed.pause, failed.channels)).unwrap_or_default();
+                let pause = (2 * before).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+                self.fail(hash, Failed { until: now + pause, pause, channels: &waiting | &channels });
             }
         }
         (channels, is_first)
@@ -157,7 +167,7 @@ mod tests {
     fn a_type_is_asked_for_once_and_again_after_a_pause() {
         let (mut types, now) = (Types::default(), Instant::now());
         assert_eq!(types.need("a", A, 1, now), Need::Ask);
-        assert_eq!((types.need("a", B, 1, now), types.need("b", C, 1, now)), (Need::Asked, Need::Unknown));
+        assert_eq!(types.need("a", B, 1, now), Need::Asked);
         assert_eq!(types.learn("a", None, now), (BTreeSet::from([A, B]), true));
         assert_eq!((types.need("a", C, 1, now), types.due(1, now)), (Need::Unknown, vec![]));
         // No channel waits when the type is asked for again.
@@ -178,12 +188,30 @@ mod tests {
     }
 
     #[test]
+    fn a_type_that_found_no_room_is_asked_for_once_there_is_room() {
+        let (mut types, now) = (Types::default(), Instant::now());
+        assert_eq!((types.need("a", A, 1, now), types.need("b", B, 1, now)), (Need::Ask, Need::Unknown));
+        assert_eq!(types.due(1, now), []);
+        types.learn("a", None, now);
+        assert_eq!(types.due(1, now), [("b".to_string(), B)]);
+        // The pause for the first type is over, but another one is being asked for.
+        let later = now + FIRST_PAUSE;
+        assert_eq!(types.need("a", C, 1, later), Need::Unknown);
+        assert_eq!(types.learn("b", None, later), (BTreeSet::new(), true), "it had not failed before");
+        assert_eq!(types.due(2, later), [("a".to_string(), A)], "the other one has just failed");
+        assert_eq!(types.learn("a", Some(vec![7]), later), (BTreeSet::from([A, C]), false));
+        assert_eq!(types.due(1, later + FIRST_PAUSE), [("b".to_string(), B)]);
+        assert_eq!(types.learn("b", Some(vec![8]), later), (BTreeSet::from([B]), false));
+    }
+
+    #[test]
     fn what_is_remembered_is_bounded() {
         let (mut types, now) = (Types::default(), Instant::now());
         for number in 0..3 * MOST_FAILED {
             let hash = number.to_string();
             assert_eq!(types.need(&hash, A, 1, now), Need::Ask);
             types.learn(&hash, None, now);
+            assert_eq!(types.need(&format!("other {number}"), A, 0, now), Need::Unknown);
             assert!(types.failed.len() <= MOST_FAILED);
         }
         for number in 0..9 {

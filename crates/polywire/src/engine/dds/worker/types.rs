@@ -12,7 +12,7 @@ use polywire_core::{
 use polywire_dds::{Discovery, Endpoint, Guid};
 
 use super::{
-    super::{super::LinkId, inbox::Item, questions::Told, state::State, types::Known},
+    super::{super::LinkId, hands::Hands, inbox::Item, questions::Told, state::State, types::Known},
     Worker,
 };
 
@@ -23,7 +23,7 @@ impl Worker {
         self.presence.as_ref().is_some_and(|presence| presence.names(participant).is_none())
     }
 
-    pub(super) fn look_types_up(&mut self) {
+    pub(super) fn look_types_up(&mut self, hands: &mut Hands) {
         let is_named = |participant: &Guid| !self.is_unnamed(*participant);
         let named = self.lookups.participants().filter(is_named).collect();
         let done = self.lookups.take(&self.shared.us, self.shared.types, &named);
@@ -32,7 +32,7 @@ impl Worker {
                 let (endpoint, Endpoint { topic, type_name, .. }) = (&self.shared.endpoint, &writer);
                 log::warn!("{endpoint}: the type {type_name} of '{topic}' is compared by its name alone: {why}");
             }
-            self.foreign_writer(&writer, found.ok().flatten().as_ref());
+            self.foreign_writer(hands, &writer, found.ok().flatten().as_ref());
             if self.is_answered(writer.guid).is_none() {
                 self.let_go(writer.guid);
             }
