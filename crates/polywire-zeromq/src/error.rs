@@ -1,6 +1,6 @@
 //! Errors of libzmq.
 
-use std::{ffi::CStr, fmt};
+use std::{ffi::CStr, fmt, io::ErrorKind};
 
 use crate::raw;
 
@@ -43,8 +43,16 @@ impl Error {
 
     /// Returns whether the call would have to wait, or was interrupted by a signal.
     pub(crate) fn is_again(self) -> bool {
-        let kind = std::io::Error::from_raw_os_error(self.0).kind();
-        matches!(kind, std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted)
+        self.kind() == ErrorKind::WouldBlock || self.is_interrupted()
+    }
+
+    /// Returns whether a signal has interrupted the call.
+    pub(crate) fn is_interrupted(self) -> bool {
+        self.kind() == ErrorKind::Interrupted
+    }
+
+    fn kind(self) -> ErrorKind {
+        std::io::Error::from_raw_os_error(self.0).kind()
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
     ptr::NonNull,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -110,7 +110,7 @@ impl Socket {
     }
 
     /// Sends a message of these frames to all that want it. Returns false if it would have to wait
-    /// for longer than `wait`, or a signal interrupts it; then nothing was sent.
+    /// for longer than `wait`; then nothing was sent. Signals do not end the wait.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind, Wait};
@@ -119,7 +119,8 @@ impl Socket {
     /// # Ok::<(), polywire_zeromq::Error>(())
     /// ```
     pub fn send(&self, frames: &[&[u8]], wait: Wait) -> Result<bool, Error> {
-        let flags = self.prepare(wait, raw::SNDTIMEO, &self.sends_for)?;
+        let began = Instant::now();
+        let mut flags = self.prepare(wait, raw::SNDTIMEO, &self.sends_for)?;
         for (at, frame) in frames.iter().enumerate() {
             let more = if at + 1 < frames.len() { raw::SNDMORE } else { 0 };
             loop {
@@ -127,9 +128,11 @@ impl Socket {
                 let sent = unsafe { raw::zmq_send(self.pointer(), frame.as_ptr().cast(), frame.len(), flags | more) };
                 match check(sent) {
                     Ok(_) => break,
+                    Err(error) if error.is_interrupted() => {
+                        flags = self.prepare(wait.after(began.elapsed()), raw::SNDTIMEO, &self.sends_for)?;
+                    }
                     Err(error) if error.is_again() && at == 0 => return Ok(false),
-                    // A signal has interrupted the call. libzmq has accepted the frames before this
-                    // one.
+                    // libzmq has accepted the frames before this one.
                     Err(error) if error.is_again() => {}
                     Err(error) => return Err(error),
                 }
@@ -138,8 +141,7 @@ impl Socket {
         Ok(true)
     }
 
-    /// Receives the next frame. Returns false if none arrived in time, or a signal interrupts the
-    /// call.
+    /// Receives the next frame. Returns false if none arrived in time. Signals do not end the wait.
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind, Message, Wait};
@@ -148,12 +150,18 @@ impl Socket {
     /// # Ok::<(), polywire_zeromq::Error>(())
     /// ```
     pub fn receive(&self, message: &mut Message, wait: Wait) -> Result<bool, Error> {
-        let flags = self.prepare(wait, raw::RCVTIMEO, &self.receives_for)?;
-        // SAFETY: the socket is open, and the frame was made by `zmq_msg_init`.
-        match check(unsafe { raw::zmq_msg_recv(message.raw(), self.pointer(), flags) }) {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_again() => Ok(false),
-            Err(error) => Err(error),
+        let began = Instant::now();
+        let mut flags = self.prepare(wait, raw::RCVTIMEO, &self.receives_for)?;
+        loop {
+            // SAFETY: the socket is open, and the frame was made by `zmq_msg_init`.
+            match check(unsafe { raw::zmq_msg_recv(message.raw(), self.pointer(), flags) }) {
+                Ok(_) => return Ok(true),
+                Err(error) if error.is_interrupted() => {
+                    flags = self.prepare(wait.after(began.elapsed()), raw::RCVTIMEO, &self.receives_for)?;
+                }
+                Err(error) if error.is_again() => return Ok(false),
+                Err(error) => return Err(error),
+            }
         }
     }
 

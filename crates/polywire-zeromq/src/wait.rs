@@ -24,6 +24,17 @@ pub enum Wait {
     Forever,
 }
 
+impl Wait {
+    /// Returns how long a call may still wait after this time.
+    pub(crate) fn after(self, time: Duration) -> Wait {
+        match self {
+            Wait::Most(most) if most <= time => Wait::No,
+            Wait::Most(most) => Wait::Most(most - time),
+            other => other,
+        }
+    }
+}
+
 /// The sockets and descriptors that [`wait`] has found readable.
 pub struct Waited(Vec<bool>);
 
@@ -66,5 +77,18 @@ pub fn wait(sockets: &[&Socket], descriptors: &[BorrowedFd<'_>], most: Duration)
     match check(unsafe { raw::zmq_poll(items.as_mut_ptr(), count, time) }) {
         Err(error) if !error.is_again() => Err(error),
         _ => Ok(Waited(items.iter().map(|item| item.revents & raw::POLLIN != 0).collect())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_bounded_wait_becomes_shorter() {
+        let [short, long] = [1, 3].map(Duration::from_secs);
+        assert_eq!(Wait::Most(long).after(short), Wait::Most(long - short));
+        assert_eq!([Wait::Most(short).after(short), Wait::Most(short).after(long)], [Wait::No; 2]);
+        assert_eq!([Wait::No, Wait::Forever].map(|wait| wait.after(long)), [Wait::No, Wait::Forever]);
     }
 }

@@ -84,6 +84,8 @@ impl Shared {
                 log::warn!("{}: {error}", self.endpoint);
                 std::thread::sleep(TICK);
             }
+            // The last drops are reported although no later one follows.
+            self.tell_drops();
         }
     }
 

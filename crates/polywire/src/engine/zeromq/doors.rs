@@ -96,6 +96,8 @@ impl Doors {
         for name in &self.inproc {
             let caller = CALLERS.lock().as_mut().and_then(|all| all.get_mut(name)?.callers.pop());
             if let Some(caller) = caller {
+                // Others may have called before the wake-up was cleared.
+                self.wake.wake();
                 return Ok(Some(connection(caller)));
             }
         }
@@ -159,4 +161,25 @@ pub(super) fn call(place: &Place, port: u16, options: &EngineOptions) -> io::Res
 fn connection(socket: Socket) -> Connection {
     let principal = Principal::of_user(system::peer_of(&socket));
     Connection { stream: Arc::new(SocketStream::new(socket, principal)), address: "this process".into(), host: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_of_one_moment_are_accepted_without_a_pause() {
+        let place = Place::Inproc(format!("doors-{}", std::process::id()));
+        let options = EngineOptions::default();
+        let doors = Doors::open(std::slice::from_ref(&place), 0, &options).expect("it listens");
+        let _callers = [(); 3].map(|()| call(&place, 0, &options).expect("it is called"));
+        for number in 1..=3 {
+            let mut woken = [PollFd::new(&*doors.wake, PollFlags::IN)];
+            let is_woken = matches!(poll(&mut woken, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1));
+            assert!(is_woken, "caller {number} would wait");
+            assert!(doors.accept().expect("it listens").is_some(), "caller {number}");
+        }
+        assert!(doors.accept().expect("it listens").is_none(), "nobody else has called");
+        doors.close();
+    }
 }

@@ -37,6 +37,7 @@ mod address;
 mod asking;
 mod card;
 mod doors;
+mod drops;
 mod finder;
 mod intake;
 mod interest;

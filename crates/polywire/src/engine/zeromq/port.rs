@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -21,7 +21,7 @@ use polywire_zeromq::Context;
 
 use super::{
     super::{
-        EngineError, Event, LinkId, LinkInfo, LinkStats, Loan, Local, Overflow, Port, Principal, Sent, Sink,
+        EngineError, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
         foreign::{
             Writers, encoding,
             openness::{is_best_effort, is_private},
@@ -31,15 +31,13 @@ use super::{
     address::{Address, Place},
     asking::Asking,
     card,
+    drops::Drops,
     finder::Finder,
     interest::Interest,
     outlet::{Outlet, Published, system},
     shared::Shared,
 };
 use crate::system::Wake;
-
-/// The minimum time between two reports of dropped messages.
-const TELL_AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) struct ZeromqPort {
     /// The links to nodes.
@@ -48,7 +46,6 @@ pub(super) struct ZeromqPort {
     has_encoding: bool,
     /// The channels that foreign applications may read.
     open: RwLock<HashMap<ChannelId, Arc<Open>>>,
-    drops: Mutex<Drops>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -58,13 +55,6 @@ struct Open {
     /// `None` if messages do not name their encoding.
     encoding: Option<String>,
     overflow: Overflow,
-}
-
-/// The messages that foreign subscribers have missed.
-struct Drops {
-    link: LinkInfo,
-    untold: u64,
-    told: Option<Instant>,
 }
 
 impl ZeromqPort {
@@ -99,23 +89,17 @@ impl ZeromqPort {
             finder: finder.clone(),
             foreign: Mutex::new(Writers::new(options.limits.channels, usize::MAX)),
             interest: Mutex::default(),
+            drops: Mutex::new(Drops::new()),
             asking,
             intake,
             is_closing: AtomicBool::new(false),
         });
         let sockets = sockets(&shared, &context, &address.bind_sub).map_err(failed)?;
-        let link = LinkInfo {
-            id: LinkId::next(),
-            peer: Default::default(),
-            address: "subscribers that are no nodes".into(),
-            principal: Principal::Anonymous,
-        };
         let port = ZeromqPort {
             links: stream::open_mesh(finder, local, sink)?,
             shared,
             has_encoding: address.has_encoding,
             open: RwLock::default(),
-            drops: Mutex::new(Drops { link, untold: 0, told: None }),
             threads: Mutex::default(),
         };
         port.start(&context, sockets).map_err(failed)?;
@@ -149,7 +133,8 @@ impl ZeromqPort {
         match outlet.publish(&frames[..count], open.overflow) {
             Ok(Published::All) => Sent { others: 1, ..Sent::default() },
             Ok(Published::Dropped) => {
-                self.tell_drop(&open.topic);
+                self.shared.drops.lock().count(&open.topic);
+                self.shared.tell_drops();
                 Sent { others: 1, dropped: 1, ..Sent::default() }
             }
             Err(error) => {
@@ -157,21 +142,6 @@ impl ZeromqPort {
                 Sent { dropped: 1, ..Sent::default() }
             }
         }
-    }
-
-    fn tell_drop(&self, topic: &str) {
-        let event = {
-            let mut drops = self.drops.lock();
-            drops.untold += 1;
-            let now = Instant::now();
-            if drops.told.is_some_and(|told| now.saturating_duration_since(told) < TELL_AGAIN) {
-                return;
-            }
-            drops.told = Some(now);
-            let count = std::mem::take(&mut drops.untold);
-            Event::Dropped { link: drops.link.clone(), topic: topic.into(), count }
-        };
-        self.shared.sink.event(event);
     }
 }
 
@@ -268,6 +238,8 @@ impl Port for ZeromqPort {
             // An error means that a callback panicked, which was printed.
             let _ = thread.join();
         }
+        let rest = self.shared.drops.lock().rest();
+        rest.into_iter().for_each(|event| self.shared.sink.event(event));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -10,6 +10,7 @@ use polywire_zeromq::{Context, Error, Kind, Socket};
 
 use super::{
     super::{EngineOptions, Local, Sink, foreign::Writers},
+    drops::Drops,
     finder::Finder,
     interest::Interest,
     outlet::Outlet,
@@ -25,6 +26,7 @@ pub(super) struct Shared {
     pub(super) finder: Arc<Finder>,
     pub(super) foreign: Mutex<Writers>,
     pub(super) interest: Mutex<Interest>,
+    pub(super) drops: Mutex<Drops>,
     /// Wake the asking thread and the intake thread.
     pub(super) asking: Wake,
     pub(super) intake: Wake,
@@ -39,6 +41,12 @@ impl Shared {
         socket.set_most_waiting(self.most_waiting)?;
         socket.set_longest_frame(self.local.options.limits.frame_bytes)?;
         Ok(socket)
+    }
+
+    /// Reports dropped messages, if a report is due.
+    pub(super) fn tell_drops(&self) {
+        let due = self.drops.lock().notice(Instant::now());
+        due.into_iter().for_each(|event| self.sink.event(event));
     }
 }
 
