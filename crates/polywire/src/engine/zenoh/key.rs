@@ -171,7 +171,8 @@ pub(super) fn topic_of_cache(cache: &str) -> Option<&keyexpr> {
 pub(super) fn last(key: &str) -> Option<Name> {
     let (node, incarnation) = key.rsplit('/').next()?.split_once('-')?;
     let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-    if !(1..=16).contains(&incarnation.len()) || !is_hex(incarnation) {
+    let has_leading_zeros = incarnation.starts_with('0') && incarnation != "0";
+    if !(1..=16).contains(&incarnation.len()) || !is_hex(incarnation) || has_leading_zeros {
         return None;
     }
     Some(Name(Hello { node: id(node)?, incarnation: u64::from_str_radix(incarnation, 16).ok()? }))
@@ -253,8 +254,12 @@ mod tests {
         assert_eq!(keys("p").token(name), format!("p/@polywire/1/node/{}-17", "ab".repeat(16)));
         assert_eq!(last(&keys("p").token(name)), Some(name));
         assert_eq!(last(keys("").mailbox(name).expect("a key").as_str()), Some(name));
-        for wrong in ["", "x", "ab-17", &format!("{}-", "ab".repeat(16)), &format!("{}-+1", "ab".repeat(16))] {
+        assert_eq!(last(&format!("{}-0", "ab".repeat(16))).map(|name| name.0.incarnation), Some(0));
+        for wrong in ["", "x", "ab-17"] {
             assert_eq!(last(wrong), None, "{wrong}");
+        }
+        for wrong in ["", "+1", "1G", "017", "00", "12345678123456781"] {
+            assert_eq!(last(&format!("{}-{wrong}", "ab".repeat(16))), None, "{wrong}");
         }
         let all = OwnedKeyExpr::new("**").expect("an expression");
         assert!(

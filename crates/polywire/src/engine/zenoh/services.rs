@@ -41,7 +41,8 @@ pub(super) struct Services {
     /// The writers that stand for foreign clients, by the topic and the format of their requests.
     pub(super) askers: BTreeMap<(String, Said), Asker>,
     pub(super) pending: BTreeMap<SampleIdentity, Asked>,
-    /// The requests that have waited, from the oldest on. Some may be answered already.
+    /// The requests that have waited, from the oldest on. Some may be answered already: at most
+    /// 2 × [`MOST`] are kept.
     pub(super) order: VecDeque<SampleIdentity>,
     /// The clients of this node, by the channels of their requests.
     pub(super) clients: BTreeMap<ChannelId, Client>,
@@ -93,9 +94,12 @@ impl Services {
     pub(super) fn note(&mut self, request: SampleIdentity, asked: Asked) -> Option<Asked> {
         self.pending.insert(request, asked);
         self.order.push_back(request);
-        // Removes requests that were answered.
+        // Removes requests that were answered: those in front, and all once there are many.
         while self.order.front().is_some_and(|oldest| !self.pending.contains_key(oldest)) {
             self.order.pop_front();
+        }
+        if self.order.len() > 2 * MOST {
+            self.order.retain(|request| self.pending.contains_key(request));
         }
         if self.pending.len() <= MOST {
             None
@@ -117,5 +121,43 @@ impl Services {
         let of = |request: &SampleIdentity| request.writer == writer;
         let ended: Vec<SampleIdentity> = self.pending.keys().filter(|request| of(request)).copied().collect();
         Some((ended.iter().filter_map(|request| self.pending.remove(request)).collect(), reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zenoh::{Config, Session, Wait};
+
+    use super::*;
+
+    fn session() -> Session {
+        let mut config = Config::default();
+        for (key, value) in [("scouting/multicast/enabled", "false"), ("listen/endpoints", "[]")] {
+            config.insert_json5(key, value).expect("valid");
+        }
+        zenoh::open(config).wait().expect("a session")
+    }
+
+    #[test]
+    fn answered_requests_are_forgotten_while_an_older_one_waits() {
+        let session = session();
+        let queryable = session.declare_queryable("add").wait().expect("a queryable");
+        let _replies = session.get("add").wait().expect("it is sent");
+        let query: Query = queryable.recv().expect("a query");
+        let mut services = Services::default();
+        let request = |sequence| SampleIdentity { writer: Id128([1; 16]), sequence };
+        let asked = || Asked { query: query.clone(), named: None };
+        let (most, forgotten) = (MOST as u64, 10 * MOST as u64);
+        assert!(services.note(request(0), asked()).is_none());
+        for sequence in 1..=forgotten {
+            assert!(services.note(request(sequence), asked()).is_none());
+            services.pending.remove(&request(sequence));
+        }
+        assert_eq!(services.pending.len(), 1);
+        assert!(services.order.len() <= 2 * MOST, "{} are kept", services.order.len());
+        // The one that waits is still the oldest.
+        assert!((1..most).all(|more| services.note(request(forgotten + more), asked()).is_none()));
+        assert!(services.note(request(forgotten + most), asked()).is_some());
+        assert!(!services.pending.contains_key(&request(0)) && services.pending.len() == MOST);
     }
 }
