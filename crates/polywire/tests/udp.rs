@@ -10,12 +10,16 @@ use std::{
         atomic::{AtomicU16, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use common::{SOON, until};
 use polywire::{Node, NodeEvent, Publisher, Subscriber, engine::Event};
-use polywire_core::frame::crc32c;
+use polywire_core::{
+    envelope::{Announcement, ChannelId, Id128},
+    frame::{Answer, Frame, Hello, Limits, Start, crc32c, parse_datagram_frame, put_datagram_frame},
+    multicast::{Config, Event as Happened, Member, Reliability},
+};
 use polywire_derive::Message;
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
@@ -243,6 +247,53 @@ fn packets_of_another_version_are_told() {
         let (reason, total) = told.next().expect("an event");
         assert!(reason.contains("version 9") && total == expected, "{reason} {total}");
     }
+}
+
+/// The peer breaks a rule: no number of a channel is used twice.
+#[test]
+fn a_channel_that_is_announced_with_another_content_is_answered_again() {
+    let node = Node::new();
+    let endpoint = node.open("udp-reliable/127.0.0.1:0").expect("a port");
+    let _readings: Subscriber<Reading> =
+        node.subscriber_on("readings", &format!("auto@{endpoint}")).expect("a subscriber");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.connect(endpoint.split_once('/').expect("an address").1).expect("connected");
+    socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a time-out");
+    let hello = Hello { node: Id128([9; 16]), incarnation: 1 };
+    let mut peer = Member::new(Config { is_pair: true, ..Config::default() }, hello, 9);
+    let (began, mut packet, mut buffer, mut answers) = (Instant::now(), Vec::new(), [0; 2000], Vec::new());
+    // Nobody reads the first topic, and nobody can read the second one in this format.
+    let mut topics = ["unread", "readings"].into_iter();
+    until("an answer to each announcement", || {
+        let (now, mut is_next) = (began.elapsed(), false);
+        while let Ok(len) = socket.recv(&mut buffer) {
+            let _ = peer.handle_datagram(&buffer[..len], now);
+        }
+        while let Some(happened) = peer.poll_event(now) {
+            is_next |= matches!(happened, Happened::Up { .. });
+            let Happened::Records { batch, .. } = happened else { continue };
+            for record in batch.records() {
+                if let Ok(Frame::Answer { answer, .. }) = parse_datagram_frame(record, &Limits::default()) {
+                    answers.push(answer);
+                    is_next = true;
+                }
+            }
+        }
+        if is_next && let Some(topic) = topics.next() {
+            let announcement =
+                Announcement { topic: topic.into(), codec: "no-such".into(), writer: hello.node, ..Default::default() };
+            let announcement = Box::new(announcement);
+            let mut frame = Vec::new();
+            let announce = Frame::Announce { channel: ChannelId(1), start: Start::default(), announcement };
+            put_datagram_frame(&announce, &mut frame);
+            peer.send(None, Reliability::Reliable, &frame, 0, now).expect("it is short");
+        }
+        while peer.poll_transmit(now, &mut packet) {
+            let _ = socket.send(&packet);
+        }
+        answers.len() >= 2
+    });
+    assert!(matches!(answers[..], [Answer::Decline, Answer::Refuse(_), ..]), "{answers:?}");
 }
 
 /// A stranger at the broadcast address counts the packets.

@@ -16,7 +16,7 @@ pub(crate) use self::windows::*;
 /// An address of a network interface of this machine, or an interface that has no address.
 pub(crate) struct Interface {
     pub(crate) name: String,
-    #[cfg(feature = "lan")]
+    #[cfg(any(feature = "lan", target_os = "linux"))]
     pub(crate) address: Option<std::net::IpAddr>,
     /// Whether the interface reaches only this machine.
     pub(crate) is_loopback: bool,

@@ -96,6 +96,9 @@ impl Address {
         let Address { cast, to, config, .. } = &self;
         match cast {
             Cast::Broadcast if !to.iter().all(SocketAddr::is_ipv4) => Err("only IPv4 has broadcast addresses".into()),
+            Cast::Broadcast if to.iter().any(|to| to.ip().is_multicast()) => {
+                Err("a multicast group is no broadcast address: leave 'broadcast' out".into())
+            }
             Cast::Multicast | Cast::Broadcast if to.iter().any(|to| to.port() == 0) => {
                 Err("a group needs a port number".into())
             }
@@ -227,6 +230,7 @@ mod tests {
             ("239.1.2.3:0", "a group needs a port number"),
             ("::1:7400", "brackets"),
             ("[::1]:7400?broadcast", "only IPv4"),
+            ("239.1.2.3:7400?broadcast", "leave 'broadcast' out"),
             ("239.1.2.3:1?speed=9", "'speed' is no option"),
             ("239.1.2.3:1?ttl=256", "no number from 0 to 255"),
             ("239.1.2.3:1?nak=5", "is no time"),

@@ -151,7 +151,8 @@ impl Shared {
             let Some(link) = state.links.get_mut(&id) else { return };
             match link.remote.get(&channel) {
                 Some(known) if *known.announcement == announcement => return,
-                Some(_) => return drop(link.remote.remove(&channel)),
+                // Another announcement replaces the channel. The node closes the one that it knows.
+                Some(_) => {}
                 None if link.remote.len() >= limit => {
                     let answer = Answer::Refuse(FrameError::TooManyChannels { limit }.to_string());
                     state.control(id, &Frame::Answer { channel, answer });

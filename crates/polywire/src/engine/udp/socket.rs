@@ -137,9 +137,9 @@ fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Resu
     // On other systems than Linux, members share a port by this option.
     #[cfg(all(unix, not(target_os = "linux")))]
     receiving.set_reuse_port(true)?;
-    if let Some(Interface::Name(name)) = &address.interface {
-        bind_device(&receiving, name)?;
-        bind_device(&sending, name)?;
+    if let Some(name) = device(address)? {
+        bind_device(&receiving, &name)?;
+        bind_device(&sending, &name)?;
     }
     match (address.cast, to) {
         (Cast::Multicast, SocketAddr::V4(group)) => {
@@ -202,6 +202,16 @@ fn local(socket: &Socket) -> io::Result<SocketAddr> {
     socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
+/// Returns the name of the interface to which the sockets of a group are bound. For multicast, the
+/// address of an interface is enough without its name.
+fn device(address: &Address) -> io::Result<Option<String>> {
+    match &address.interface {
+        Some(Interface::Name(name)) => Ok(Some(name.clone())),
+        Some(Interface::Address(interface)) if address.cast == Cast::Broadcast => name_of(*interface).map(Some),
+        _ => Ok(None),
+    }
+}
+
 fn interface_v4(address: &Address) -> io::Result<InterfaceIndexOrAddress> {
     Ok(match &address.interface {
         None => InterfaceIndexOrAddress::Address(Ipv4Addr::UNSPECIFIED),
@@ -236,6 +246,15 @@ fn index(name: &str) -> io::Result<u32> {
     rustix::net::netdevice::name_to_index(&any, name).map_err(unknown)
 }
 
+/// Returns the name of the interface with this address.
+#[cfg(target_os = "linux")]
+fn name_of(interface: Ipv4Addr) -> io::Result<String> {
+    let found = crate::system::interfaces().find(|found| found.address == Some(IpAddr::V4(interface)));
+    // An alias, as `eth0:1`, has its interface's name in front.
+    let name = found.and_then(|found| Some(found.name.split(':').next()?.to_owned()));
+    name.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("no interface has the address {interface}")))
+}
+
 #[cfg(target_os = "linux")]
 fn bind_device(socket: &Socket, name: &str) -> io::Result<()> {
     index(name)?;
@@ -248,6 +267,38 @@ fn index(_: &str) -> io::Result<u32> {
 }
 
 #[cfg(not(target_os = "linux"))]
+fn name_of(_: Ipv4Addr) -> io::Result<String> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "an interface can be chosen for broadcast on Linux only"))
+}
+
+#[cfg(not(target_os = "linux"))]
 fn bind_device(_: &Socket, name: &str) -> io::Result<()> {
     index(name).map(|_| ())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn broadcast(interface: &str) -> io::Result<Sockets> {
+        let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+        let (text, options) =
+            (format!("127.255.255.255:{port}?broadcast,interface={interface}"), EngineOptions::default());
+        Sockets::open(&Address::parse(&text, &options).expect("an address"), &options)
+    }
+
+    #[test]
+    fn broadcast_keeps_to_an_interface_that_is_given_by_name_or_address() {
+        for interface in ["lo", "127.0.0.1"] {
+            let Sockets { receiving, sending, is_exposed, .. } = broadcast(interface).expect("sockets");
+            for socket in [&receiving, &sending] {
+                let device = SockRef::from(socket).device().expect("the system tells it");
+                assert_eq!(device.as_deref(), Some(&b"lo"[..]), "{interface}");
+            }
+            assert!(!is_exposed, "{interface}");
+        }
+        // An address of a block for documentation.
+        let error = broadcast("198.51.100.7").expect_err("no interface has it");
+        assert!(error.to_string().contains("198.51.100.7"), "{error}");
+    }
 }
