@@ -105,8 +105,14 @@ impl Family for Files {
     fn connect(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         set_buffers(&socket, options)?;
-        socket.connect(address)?;
-        Ok(socket)
+        // If the listener's backlog is full, a blocking socket would wait for it without a limit.
+        socket.set_nonblocking(true)?;
+        match socket.connect(address) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::Error::new(e.kind(), "too many connections wait there"))
+            }
+            connected => connected.map(|()| socket),
+        }
     }
 
     fn tune(&self, socket: &Socket, _: &EngineOptions) -> io::Result<()> {
@@ -164,11 +170,14 @@ fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
 /// listens.
 fn is_abandoned(address: &SockAddr) -> bool {
     let is_socket = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
-    let refused = || {
-        let caller = Socket::new(Domain::UNIX, Type::STREAM, None);
-        caller.and_then(|caller| caller.connect(address)).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+    let call = || {
+        let caller = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        // If the listener's backlog is full, the call fails with `WouldBlock` at once.
+        caller.set_nonblocking(true)?;
+        caller.connect(address)
     };
-    address.as_pathname().is_some_and(is_socket) && refused()
+    let is_refused = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
+    address.as_pathname().is_some_and(is_socket) && call().is_err_and(is_refused)
 }
 
 fn remove(address: &SockAddr) {
@@ -230,6 +239,27 @@ mod tests {
         let _came = Files.listen(&address, &EngineOptions::default()).expect("the path is abandoned");
         Files.unbound(&address);
         Files.connect(&address, &EngineOptions::default()).expect("the newcomer still listens");
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    /// On other systems, a full backlog refuses callers.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_listener_with_a_full_backlog_holds_up_nobody_and_keeps_its_file() {
+        let folder = std::env::temp_dir().join(format!("polywire-unix-full-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (address, options) = (SockAddr::unix(folder.join("s")).expect("a short path"), EngineOptions::default());
+        let busy = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        busy.bind(&address).expect("it is bound");
+        busy.listen(0).expect("it listens");
+        let waiting: Vec<Socket> = std::iter::from_fn(|| Files.connect(&address, &options).ok()).take(100).collect();
+        assert!((1..100).contains(&waiting.len()), "{} wait", waiting.len());
+        let refused = Files.connect(&address, &options).expect_err("too many wait");
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        let refused = Files.listen(&address, &options).expect_err("another one listens");
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        Files.unbound(&address);
+        assert!(folder.join("s").exists());
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 
