@@ -36,9 +36,10 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Writes a capture.
+/// Writes a capture, until a write fails.
 pub struct Capture {
-    out: Box<dyn Write + Send>,
+    /// `None` after a write error.
+    out: Option<Box<dyn Write + Send>>,
     /// When the link began, in nanoseconds since 1970.
     began: u64,
 }
@@ -46,7 +47,7 @@ pub struct Capture {
 impl Capture {
     pub fn new(out: Box<dyn Write + Send>) -> io::Result<Capture> {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let mut capture = Capture { out, began };
+        let mut capture = Capture { out: Some(out), began };
         let mut section = BYTE_ORDER.to_le_bytes().to_vec();
         // Version 1.0, unknown length.
         section.extend([1, 0, 0, 0]);
@@ -65,7 +66,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Writes a packet. Ignores write errors, as on a full disk: they do not end the link.
+    /// Writes a packet. A write error, as on a full disk, ends the capture but not the link.
     pub fn write(&mut self, packet: &Packet<'_>) {
         let mut bytes = headers(packet);
         bytes.extend_from_slice(packet.bytes);
@@ -96,13 +97,19 @@ impl Capture {
     }
 
     fn block(&mut self, kind: u32, body: &[u8]) -> io::Result<()> {
+        let Some(out) = &mut self.out else { return Ok(()) };
         let length = (body.len() as u32 + 12).to_le_bytes();
         let mut block = kind.to_le_bytes().to_vec();
         block.extend(length);
         block.extend_from_slice(body);
         block.extend(length);
-        self.out.write_all(&block)?;
-        self.out.flush()
+        let written = out.write_all(&block).and_then(|()| out.flush());
+        if written.is_err() {
+            // Part of the block may be written. Readers accept a capture that ends there, but not
+            // one that goes on.
+            self.out = None;
+        }
+        written
     }
 }
 
@@ -192,7 +199,46 @@ fn checksum(bytes: &[u8]) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
     use super::*;
+
+    /// A disk that is full after this many bytes. The first error frees it.
+    struct Disk {
+        room: usize,
+        written: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.room == 0 {
+                self.room = usize::MAX;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let fits = bytes.len().min(self.room);
+            self.room -= fits;
+            self.written.lock().extend_from_slice(&bytes[..fits]);
+            Ok(fits)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_follows_a_block_that_was_not_written_whole() {
+        const ROOM: usize = 500;
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let disk = Disk { room: ROOM, written: written.clone() };
+        let mut capture = Capture::new(Box::new(disk)).expect("the head fits");
+        let address = SocketAddr::from(([127, 0, 0, 1], 7));
+        let packet = Packet { side: Side::Sender, at: 0, from: address, to: address, stream: None, bytes: &[1; 100] };
+        (0..10).for_each(|_| capture.write(&packet));
+        assert_eq!(written.lock().len(), ROOM);
+    }
 
     #[test]
     fn the_checksum_is_that_of_the_textbook() {

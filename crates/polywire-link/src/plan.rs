@@ -16,7 +16,8 @@ pub struct Plan {
     pub seed: u64,
     /// Changes of the models, in any order.
     pub changes: Vec<Change>,
-    /// Receives a capture of both ends as pcapng; `None` captures nothing.
+    /// Receives a capture of both ends as pcapng; `None` captures nothing. Dropped at the first
+    /// write error, which ends the capture but not the link.
     pub capture: Option<Box<dyn Write + Send>>,
 }
 
