@@ -4,12 +4,13 @@ mod common;
 
 use std::{
     fs,
+    path::PathBuf,
     sync::{Arc, atomic::Ordering},
 };
 
 use common::{Folder, Numbers, SOON, entry, until};
 use polywire::{
-    Node, Record, Shape,
+    Kind, Node, Record, Shape,
     schema::{Def, Member, Schema, SchemaBuilder, Type},
 };
 use polywire_collector::{
@@ -128,22 +129,55 @@ fn a_type_that_evolves_gets_columns() {
     assert_eq!((series.points.len(), series.without), (3, 1), "a text is no number");
 }
 
-/// Messages that came in another order than their times, in each kind of archive.
-#[test]
-fn a_series_is_thinned_and_points_come_in_the_order_of_their_times() {
-    const MOST: u64 = 6000;
-    let kinds = [("sqlite", "a.db"), ("parquet", "a"), ("mcap", "a.mcap")];
-    let is_here = |kind: &str| match kind {
+/// The kinds of archives that this build has.
+fn kinds() -> impl Iterator<Item = &'static str> {
+    let is_here = |kind: &&str| match *kind {
         "parquet" => cfg!(feature = "parquet"),
         "mcap" => cfg!(feature = "mcap"),
         _ => true,
     };
-    for (kind, file) in kinds.into_iter().filter(|(kind, _)| is_here(kind)) {
+    ["sqlite", "parquet", "mcap"].into_iter().filter(is_here)
+}
+
+/// Opens a handler of this kind, and returns it with the path of its archive.
+fn handler_of(kind: &str, folder: &Folder) -> (Box<dyn Handler>, PathBuf) {
+    let path = folder.file(if kind == "mcap" { "a.mcap" } else { "a" });
+    let text = format!("[handlers.a]\nkind = '{kind}'\npath = '{}'\n", path.display());
+    let plan = CollectorConfig::parse(&text).expect("valid").handlers.remove(0);
+    let handler = (plan.kind.open)(&plan.settings, &HandlerContext::new(Node::new())).expect("opened");
+    (handler, path)
+}
+
+#[test]
+fn the_newest_message_is_data_that_has_the_member() {
+    let members = vec![Member::new("id", Type::Int32).as_key(), Member::new("a", Type::Int32).as_optional()];
+    let schema = structure("T", members);
+    for kind in kinds() {
+        let folder = Folder::new(&format!("newest-{kind}"));
+        let (mut handler, path) = handler_of(kind, &folder);
+        let with = |number| of(&schema, "t", number, |record| record.set("a", 1).expect("set"));
+        let without = of(&schema, "t", 3, |_| {});
+        let mut end = with(4);
+        end.kind = Kind::Dispose;
+        for entry in [with(1), with(2), without, end] {
+            handler.write(&entry).expect("written");
+        }
+        handler.sync().expect("stored");
+        drop(handler);
+        let archive = Archive::open(&path).expect("an archive");
+        let newest = |topic, member| archive.newest(topic, member).expect("read");
+        assert_eq!([newest("t", "a"), newest("t", "id")], [Some(2_000_000_000), Some(3_000_000_000)], "{kind}");
+        assert_eq!([newest("u", "a"), newest("t", "b")], [None; 2], "{kind}");
+    }
+}
+
+/// Messages that came in another order than their times, in each kind of archive.
+#[test]
+fn a_series_is_thinned_and_points_come_in_the_order_of_their_times() {
+    const MOST: u64 = 6000;
+    for kind in kinds() {
         let folder = Folder::new(&format!("series-{kind}"));
-        let path = folder.file(file);
-        let text = format!("[handlers.a]\nkind = '{kind}'\npath = '{}'\n", path.display());
-        let plan = CollectorConfig::parse(&text).expect("valid").handlers.remove(0);
-        let mut handler = (plan.kind.open)(&plan.settings, &HandlerContext::new(Node::new())).expect("opened");
+        let (mut handler, path) = handler_of(kind, &folder);
         // The time of each is its number.
         (1..=MOST / 2).for_each(|number| handler.write(&entry("t", 2 * number)).expect("written"));
         (0..MOST / 2).for_each(|number| handler.write(&entry("t", 2 * number + 1)).expect("written"));

@@ -274,12 +274,9 @@ impl Database {
         let mut parts = Vec::new();
         for (table, columns) in &columns {
             if self.has_topic(table, topic).map_err(wrong)? {
-                // A member whose type has changed has several columns, one of which is set in each
-                // row.
-                let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
                 parts.push(format!(
-                    "SELECT _timestamp_ns, coalesce({}, NULL) FROM {} WHERE {OF_TOPIC} AND _kind = 'data'",
-                    columns.join(", "),
+                    "SELECT _timestamp_ns, {} FROM {} WHERE {OF_TOPIC} AND _kind = 'data'",
+                    member_in(columns),
                     quoted(table),
                 ));
             }
@@ -315,11 +312,17 @@ impl Database {
     }
 
     fn newest(&self, topic: &str, member: &str) -> Result<Option<i64>, ArchiveError> {
-        let newest = |table: &String| -> rusqlite::Result<Option<i64>> {
-            let sql = format!("SELECT max(_timestamp_ns) FROM {} WHERE _topic = ?1", quoted(table));
-            self.connection.query_row(&sql, [topic], |row| row.get(0)).optional().map(Option::flatten)
+        let newest = |(table, columns): (&String, &Vec<String>)| -> rusqlite::Result<Option<i64>> {
+            // The index gives the newest messages first, so the older ones are not read.
+            let sql = format!(
+                "SELECT _timestamp_ns FROM {} WHERE _topic = ?1 AND _kind = 'data' AND {} IS NOT NULL
+                 ORDER BY _timestamp_ns DESC LIMIT 1",
+                quoted(table),
+                member_in(columns),
+            );
+            self.connection.query_row(&sql, [topic], |row| row.get(0)).optional()
         };
-        let all = || self.columns_of(member)?.keys().map(newest).collect::<rusqlite::Result<Vec<_>>>();
+        let all = || self.columns_of(member)?.iter().map(newest).collect::<rusqlite::Result<Vec<_>>>();
         Ok(all().map_err(|cause| self.wrong(&cause))?.into_iter().flatten().max())
     }
 
@@ -383,6 +386,13 @@ impl ArchiveCheck {
             self.damage.push(damage);
         }
     }
+}
+
+/// Returns the SQL expression for a member in these columns. A member whose type has changed has
+/// several columns, one of which is set in each row.
+fn member_in(columns: &[String]) -> String {
+    let columns: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+    format!("coalesce({}, NULL)", columns.join(", "))
 }
 
 /// Calls `each` with the time and the number in a row.

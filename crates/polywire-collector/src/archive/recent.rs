@@ -89,6 +89,9 @@ impl Database {
     fn topics(&self, most: usize) -> rusqlite::Result<BTreeSet<String>> {
         let mut found = BTreeSet::new();
         for (_, table) in self.tables()? {
+            if found.len() >= most {
+                break;
+            }
             // The index leads from each topic to the next one, so not all messages are read.
             let table = quoted(&table);
             let sql = format!(
@@ -195,5 +198,41 @@ fn cut(value: Value) -> Value {
             Value::Blob(bytes)
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::Arc};
+
+    use polywire::{
+        Record, Shape,
+        schema::{Def, Member, SchemaBuilder, Type},
+    };
+
+    use super::*;
+    use crate::{Entry, Origin, archive::ArchiveWriter, retention::Retention};
+
+    #[test]
+    fn there_are_no_more_topics_than_requested_however_many_types_there_are() {
+        let folder = std::env::temp_dir().join(format!("polywire-collector-topics-{}", std::process::id()));
+        let path = folder.join("a.db");
+        let mut writer = ArchiveWriter::open(&path, Retention::default()).expect("opened");
+        for name in ["A", "B", "C"] {
+            let mut types = SchemaBuilder::new();
+            let root = types.add(Def::structure(name, vec![Member::new("a", Type::Int32)]));
+            let shape = Shape::of(&types.finish(Type::Def(root)).expect("a schema")).expect("a shape");
+            for sequence in [1, 2] {
+                let topic = format!("{name}/{sequence}");
+                let origin = Arc::new(Origin { topic, ..Origin::default() });
+                writer.write(&Entry::new(origin, sequence, 0, Record::new(&shape))).expect("written");
+            }
+        }
+        writer.commit().expect("stored");
+        let archive = Archive::open(&path).expect("an archive");
+        let topics = |most| archive.topics(most, || true).expect("topics").len();
+        assert_eq!([1, 2, 3, 6, 9].map(topics), [1, 2, 3, 6, 6]);
+        drop((archive, writer));
+        fs::remove_dir_all(folder).expect("removed");
     }
 }

@@ -194,7 +194,8 @@ impl Rows {
         let (mut newest, mut place) = (None, Place::default());
         let wanted = Wanted { topic: Some(topic), ..Wanted::ALL };
         self.scan(&wanted, &mut |layout, cells| {
-            if place.of(layout, member).is_some() {
+            let cell = place.of(layout, member).and_then(|at| cells.get(at));
+            if cell.is_some_and(|cell| *cell != CellValue::Absent) {
                 newest = newest.max(time_of(topic, &wanted.times, cells));
             }
             true
