@@ -34,7 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock};
 use polywire_core::{
     rpc::{self, Role},
     topic::Pattern,
@@ -97,10 +97,10 @@ pub struct Rule {
 }
 
 impl Access {
-    /// Returns the rules for the holder of a certificate of this name.
+    /// Returns the rules for the holder of a certificate of this name, in upper or lower case.
     #[cfg(feature = "dds")]
     fn for_certificate(&self, name: &str) -> Vec<&Rule> {
-        let who = Principal::Certificate(name.into());
+        let who = Principal::Certificate(name.to_ascii_lowercase());
         self.allow.iter().filter(|rule| rule.is_for(&who)).collect()
     }
 }
@@ -122,7 +122,7 @@ pub enum Who {
 /// The rules as a node applies them.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    rules: RwLock<Rules>,
+    rules: RwLock<Arc<Rules>>,
     /// The meters of the present peers, by limit. Several links of one principal share a meter.
     meters: Mutex<BTreeMap<(Principal, u64), Weak<Meter>>>,
     denied: AtomicU64,
@@ -137,16 +137,18 @@ struct Rules {
 
 impl Gate {
     pub(crate) fn new(access: Option<Access>, follow: Vec<String>) -> Gate {
-        Gate { rules: RwLock::new(Rules { access, follow }), ..Gate::default() }
+        Gate { rules: RwLock::new(Arc::new(Rules { access, follow })), ..Gate::default() }
     }
 
     /// Replaces the rules. Peers that have [`Rights`] of the former rules keep them.
     pub(crate) fn replace(&self, access: Option<Access>, follow: Vec<String>) {
-        *self.rules.write() = Rules { access, follow };
+        *self.rules.write() = Arc::new(Rules { access, follow });
     }
 
-    fn rules(&self) -> RwLockReadGuard<'_, Rules> {
-        self.rules.read()
+    /// Returns the present rules. The caller applies them without a lock, because
+    /// [`Rules::for_peer`] may block.
+    fn rules(&self) -> Arc<Rules> {
+        self.rules.read().clone()
     }
 
     /// Returns why the node does not follow when a peer announces that a topic has moved to an
@@ -174,24 +176,25 @@ impl Gate {
         self.rules().access.is_some()
     }
 
-    /// Returns the rules that apply to a peer. `None` if the peer may do everything.
-    fn rules_for(&self, who: &Principal) -> Option<Vec<Rule>> {
-        let rules = self.rules();
-        let access = rules.access.as_ref().filter(|_| *who != Principal::Process)?;
-        Some(access.allow.iter().filter(|rule| rule.is_for(who)).cloned().collect())
-    }
-
-    /// Checks whether the rules for a peer have changed since these rights were made.
+    /// Checks whether the rules for a peer have changed since these rights were made. May block, as
+    /// [`Gate::rights`] may.
     pub(crate) fn has_changed(&self, rights: &Rights) -> bool {
-        self.rules_for(&rights.who) != rights.rules
+        self.rules().for_peer(&rights.who) != rights.rules
     }
 
-    /// Returns the rights of a peer.
+    /// Checks whether these rights were made from the present rules. Does not block.
+    pub(crate) fn is_current(&self, rights: &Rights) -> bool {
+        Arc::ptr_eq(&self.rules(), &rights.made_from)
+    }
+
+    /// Returns the rights of a peer. May block while the system looks up users by name, so the
+    /// caller should hold no lock.
     pub(crate) fn rights(&self, who: &Principal) -> Rights {
-        let Some(rules) = self.rules_for(who) else { return Rights { who: who.clone(), ..Rights::default() } };
-        let limit = rules.iter().filter_map(|rule| rule.bytes_per_second).min();
+        let made_from = self.rules();
+        let rules = made_from.for_peer(who);
+        let limit = rules.iter().flatten().filter_map(|rule| rule.bytes_per_second).min();
         let meter = limit.map(|limit| self.meter(who, limit));
-        Rights { who: who.clone(), rules: Some(rules), meter, is_prepaid: AtomicBool::new(false) }
+        Rights { who: who.clone(), made_from, rules, meter, is_prepaid: AtomicBool::new(false) }
     }
 
     /// Counts a refusal.
@@ -214,6 +217,15 @@ impl Gate {
         let meter = Arc::new(Meter::new(bytes_per_second, Instant::now()));
         meters.insert(key, Arc::downgrade(&meter));
         meter
+    }
+}
+
+impl Rules {
+    /// Returns the rules that apply to a peer. `None` if the peer may do everything. May block: the
+    /// system may look up users by name in a directory on the network.
+    fn for_peer(&self, who: &Principal) -> Option<Vec<Rule>> {
+        let access = self.access.as_ref().filter(|_| *who != Principal::Process)?;
+        Some(access.allow.iter().filter(|rule| rule.is_for(who)).cloned().collect())
     }
 }
 
@@ -274,6 +286,7 @@ impl<'a> Asked<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Rights {
     who: Principal,
+    made_from: Arc<Rules>,
     /// The rules that apply to the peer; `None` if the peer may do everything.
     rules: Option<Vec<Rule>>,
     meter: Option<Arc<Meter>>,
@@ -460,6 +473,17 @@ mod tests {
         assert_eq!([&a, &b, &own, &free].map(|rights| gate.has_changed(rights)), [true, true, false, false]);
         gate.replace(list(&[]), Vec::new());
         assert!(gate.has_changed(&free));
+    }
+
+    #[test]
+    fn rights_are_current_until_the_rules_are_replaced() {
+        let gate = Gate::new(Some(Access::default()), Vec::new());
+        let (peer, own) = (gate.rights(&certificate("a")), gate.rights(&Principal::Process));
+        assert!(gate.is_current(&peer) && gate.is_current(&own));
+        gate.replace(Some(Access::default()), Vec::new());
+        assert!(!gate.is_current(&peer) && !gate.is_current(&own));
+        assert!(!gate.has_changed(&peer), "the new rules say the same");
+        assert!(gate.is_current(&gate.rights(&certificate("a"))));
     }
 
     #[test]

@@ -353,6 +353,16 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_certificate_may_have_upper_case() {
+        let text = "[[access.allow]]\ncertificates = ['Pump-*']\npublish = ['plant/*']";
+        let access = crate::Config::parse(text).expect("valid").access.expect("rules");
+        let of = |name: &str| permissions(&access, name, Naming::Plain);
+        assert!(of("pump-3").is_ok());
+        assert_eq!(of("Pump-3"), of("pump-3"));
+        assert_eq!(of("Hall"), Err(PermissionsError::Nobody { name: "Hall".into() }));
+    }
+
+    #[test]
     fn what_fnmatch_cannot_express_is_refused() {
         for pattern in ["a/*/b/**", "**/a/*", "a\\b", "**/a/**/b/**/c/**/d/**"] {
             let rule = rule(&[pattern], &[]);

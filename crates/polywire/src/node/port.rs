@@ -194,10 +194,11 @@ impl PortEntry {
 
     /// Applies changed access rules: ends the links of peers that have other rights now.
     pub(super) fn apply_access(&self, gate: &Gate) {
-        let links = self.links.lock();
+        // The links are copied, because the check may block. Those that open meanwhile have the new
+        // rules.
+        let links = self.links.lock().clone();
         let changed = links.iter().filter(|(_, link)| link.has_other_rights(gate)).map(|(id, _)| *id);
         let changed: Vec<LinkId> = changed.collect();
-        drop(links);
         if !changed.is_empty() {
             self.port().disconnect(&changed);
         }
@@ -211,10 +212,17 @@ impl PortEntry {
         let _span =
             span!(DEBUG, "connect", wire = %self.endpoint, peer = %info.peer.node, address = %info.address).entered();
         let this: Arc<dyn Host> = self.clone();
-        let answers = self.answers.lock();
-        let mut links = self.links.lock();
-        // Read under the lock: rules that are replaced from now on are applied to the link.
-        let rights = self.node().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
+        let node = self.node();
+        let (rights, answers, mut links) = loop {
+            // The rights are made without a lock, because that may block.
+            let rights = node.as_ref().map(|node| node.gate.rights(&info.principal)).unwrap_or_default();
+            let (answers, links) = (self.answers.lock(), self.links.lock());
+            // The check is under the lock: rules that are replaced from now on are applied to the
+            // link.
+            if node.as_ref().is_none_or(|node| node.gate.is_current(&rights)) {
+                break (rights, answers, links);
+            }
+        };
         let incoming = Incoming::new(Arc::downgrade(&this), info, &self.session, rights);
         for (channel, known) in &answers.by_channel {
             if let Some((start, announcement)) = &known.offered {
