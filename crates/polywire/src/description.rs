@@ -4,6 +4,7 @@
 use polywire_core::{
     directory::{EndpointData, NodeData, PublisherData, RefusalData, SubscriberData},
     envelope::Id128,
+    qos::Qos,
 };
 use polywire_derive::Message;
 
@@ -162,7 +163,17 @@ impl From<&Endpoint> for EndpointData {
     }
 }
 
-/// If a policy is not known here, all policies are the defaults: they are only displayed.
+/// Returns the policies of a text that this version knows. Leaves out the other ones, and does not
+/// check the result: it is only displayed.
+fn known(text: &str) -> Qos {
+    let mut qos = Qos::default();
+    for (name, value) in text.split(',').filter_map(|part| part.split_once('=')) {
+        // A value that is not valid changes nothing.
+        let _ = qos.set(name.trim(), value.trim());
+    }
+    qos
+}
+
 impl From<&Publisher> for PublisherData {
     fn from(wire: &Publisher) -> PublisherData {
         PublisherData {
@@ -171,7 +182,7 @@ impl From<&Publisher> for PublisherData {
             type_name: wire.type_name.clone(),
             type_hash: Id128(wire.type_hash),
             wire: wire.wire.clone(),
-            qos: wire.qos.parse().unwrap_or_default(),
+            qos: known(&wire.qos),
             accepting: wire.accepting,
             refusing: wire.refusing,
         }
@@ -187,7 +198,7 @@ impl From<&Subscriber> for SubscriberData {
             type_name: wire.type_name.clone(),
             type_hash: Id128(wire.type_hash),
             endpoint: wire.endpoint.clone(),
-            qos: wire.qos.parse().unwrap_or_default(),
+            qos: known(&wire.qos),
             reads: wire.reads.iter().map(|id| Id128(*id)).collect(),
             refuses: wire.refuses.iter().map(refusal).collect(),
         }
@@ -219,6 +230,17 @@ mod tests {
             ..NodeData::default()
         };
         assert_eq!(NodeData::from(&Description::from(&node)), node);
+    }
+
+    #[test]
+    fn policies_that_are_not_known_here_are_left_out() {
+        let newer = "reliability=reliable,colour=red,durability=carved-in-stone,more,partition=a,partition=b";
+        let expected: Qos = "reliability=reliable,partition=a,partition=b".parse().expect("policies");
+        let publisher = Publisher { qos: newer.into(), ..Publisher::default() };
+        let subscriber = Subscriber { qos: newer.into(), ..Subscriber::default() };
+        assert_eq!(PublisherData::from(&publisher).qos, expected);
+        assert_eq!(SubscriberData::from(&subscriber).qos, expected);
+        assert_eq!((known("default"), known("")), (Qos::default(), Qos::default()));
     }
 
     #[test]

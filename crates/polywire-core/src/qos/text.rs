@@ -150,7 +150,11 @@ static KEYS: &[Key] = &[
         print: |qos| qos.partition.join(","),
         parse: |qos, text| {
             qos.partition.push(text.into());
-            partitions_are_valid(qos).then_some(())
+            if !partitions_are_valid(qos) {
+                qos.partition.pop();
+                return None;
+            }
+            Some(())
         },
     },
     names!(destination_order, "destination-order", "'by-reception' or 'by-source'",
@@ -225,7 +229,8 @@ impl Qos {
     /// Sets one policy from text. Names may have underscores instead of hyphens. `partition` adds a
     /// name each time.
     ///
-    /// Does not check the policies against each other: [`Qos::check`] does.
+    /// Does not check the policies against each other: [`Qos::check`] does. After an error, the
+    /// policies are as before.
     ///
     /// ```
     /// use polywire_core::qos::{Qos, Reliability};
@@ -421,6 +426,24 @@ pub(super) mod tests {
         }
         for text in ["", "5", "ms", "-1s", "1.s", ".5s", "1.5ns", "1e3s", "1d", "99999999999h", "1.0001us"] {
             assert_eq!(parse_duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_refused_changes_nothing() {
+        let mut qos = Qos::default().partition(["a"]).keep_last(3);
+        let (before, long) = (qos.clone(), "x".repeat(MAX_PARTITION_BYTES));
+        for (name, value) in [
+            ("partition", "a\u{7}"),
+            ("partition", long.as_str()),
+            ("history", "keep-last:0"),
+            ("deadline", "0s"),
+            ("ownership", "exclusive:x"),
+            ("max-samples", "0"),
+            ("colour", "red"),
+        ] {
+            assert!(qos.set(name, value).is_err(), "{name}");
+            assert_eq!(qos, before, "{name}");
         }
     }
 
