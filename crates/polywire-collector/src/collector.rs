@@ -384,7 +384,7 @@ pub(crate) fn current(lanes: &Lanes) -> Arc<Vec<Arc<Lane>>> {
 fn close(lanes: &[Arc<Lane>], patience: Duration) -> bool {
     lanes.iter().for_each(|lane| lane.close(patience));
     // A handler checks the time limit only between two attempts.
-    let ended = |lane: &Arc<Lane>| lane.wait(patience + Duration::from_secs(1));
+    let ended = |lane: &Arc<Lane>| lane.wait(patience.saturating_add(Duration::from_secs(1)));
     lanes.iter().filter(|lane| !ended(lane)).inspect(|lane| log::error!("handler '{}' hangs", lane.plan.name)).count()
         == 0
 }

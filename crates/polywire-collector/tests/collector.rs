@@ -335,3 +335,10 @@ fn numbers_reach_a_server_of_opentelemetry_in_the_end() {
     });
     assert_eq!((metrics.as_array().map(Vec::len), &metrics[2]), (Some(3), &expected));
 }
+
+#[test]
+fn a_collector_stops_with_patience_of_any_length() {
+    let mut collector = collector("patience", "[handlers.none]\nkind = 'null'");
+    let (ended, _) = collector.stop(Duration::MAX);
+    assert!(ended);
+}

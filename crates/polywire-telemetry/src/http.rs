@@ -25,6 +25,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The longest time of an exchange. A sum of an [`Instant`] and a much longer one may overflow.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// The maximum number of characters of a reply that an error message quotes.
 const MOST_TOLD: usize = 200;
 
@@ -100,7 +103,7 @@ impl Url {
         patience: Duration,
         most: usize,
     ) -> Result<Vec<u8>, String> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + patience.min(LONGEST);
         let text = |error: std::io::Error| error.to_string();
         let Url { authority, path } = self;
         let mut stream = self.connect(until)?;
@@ -154,6 +157,8 @@ fn body_of(reply: &[u8]) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -195,6 +200,13 @@ mod tests {
         ] {
             assert_eq!(of(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn patience_of_any_length_is_no_panic() {
+        let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
+        let url = Url::parse(&format!("http://{closed}"), 80).expect("a URL");
+        assert!(url.get("text/plain", Duration::MAX, 1000).is_err(), "nobody listens");
     }
 
     #[test]

@@ -726,3 +726,22 @@ fn a_message_after_a_pause_has_a_time_of_its_own() {
         thread::sleep(pause);
     }
 }
+
+#[test]
+fn time_outs_may_be_longer_than_any_clock_runs() {
+    let mut config = Config::default();
+    config.engine.linger = Duration::MAX;
+    config.engine.overflow = Overflow::Block { patience: Duration::MAX };
+    let (node, wire) = (Node::builder().config(config).build(), "cdr@inproc/time-outs");
+    let readings = node.subscriber_on::<Reading>("r", wire).expect("a subscriber");
+    let publisher = node.publisher_on::<Reading>("r", wire).expect("a publisher");
+    publisher.publish(&reading(1)).expect("published");
+    assert!(publisher.flush(Duration::MAX) && node.flush(Duration::MAX));
+    assert_eq!(readings.recv_timeout(Duration::MAX).map(|sample| sample.value), Some(reading(1)));
+    let service = node.service::<Reading, Reading>("s", Some(wire)).and_then(|service| service.open());
+    let service = service.expect("a service");
+    service.close();
+    assert!(service.recv_timeout(Duration::MAX).is_none());
+    node.close();
+    assert!(readings.recv_timeout(Duration::MAX).is_none());
+}

@@ -98,7 +98,7 @@ pub struct Files {
     /// one of its priority is opened.
     open: BTreeMap<SegmentId, File>,
     dirty: BTreeSet<SegmentId>,
-    /// Whether segments were created since the folder was synchronized.
+    /// Whether segments were created or removed since the folder was synchronized.
     is_folder_dirty: bool,
     /// The lock that this process holds while it uses the folder.
     _lock: LockedFile,
@@ -198,7 +198,11 @@ impl Storage for Files {
         self.dirty.remove(&segment);
         match fs::remove_file(self.path(segment)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+            _ => {
+                // Else the segment could be there again after a failure of the system.
+                self.is_folder_dirty = true;
+                Ok(())
+            }
         }
     }
 }
@@ -214,6 +218,21 @@ fn parse(name: &str) -> Option<SegmentId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_folder_is_synchronized_after_segments_are_created_and_removed() {
+        let folder = std::env::temp_dir().join(format!("polywire-spool-dirty-{}", std::process::id()));
+        let id = SegmentId { priority: 5, number: 0, start: 7 };
+        let mut files = Files::open(&folder).expect("opened");
+        files.write(id, 0, b"abc").expect("written");
+        files.sync().expect("on the disk");
+        assert!(!files.is_folder_dirty);
+        files.remove(id).expect("removed");
+        assert!(files.is_folder_dirty);
+        files.sync().expect("on the disk");
+        assert!(!files.is_folder_dirty);
+        fs::remove_dir_all(folder).expect("removed");
+    }
 
     #[test]
     fn other_files_are_no_segments() {

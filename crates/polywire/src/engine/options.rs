@@ -5,6 +5,7 @@ use std::time::Duration;
 use polywire_core::frame::Limits;
 
 use super::identity::Identity;
+use crate::clock::LONGEST;
 
 /// Settings of a port. The defaults are for both low latency and high throughput.
 ///
@@ -123,6 +124,28 @@ pub enum Overflow {
     DropNewest,
 }
 
+impl EngineOptions {
+    /// Shortens times to [`LONGEST`]: ports add them to the present time.
+    pub(crate) fn with_short_times(mut self) -> EngineOptions {
+        let patience = match &mut self.overflow {
+            Overflow::Block { patience } => Some(patience),
+            Overflow::DropOldest | Overflow::DropNewest => None,
+        };
+        let times = [
+            &mut self.gather,
+            &mut self.reconnect_min,
+            &mut self.reconnect_max,
+            &mut self.connect_timeout,
+            &mut self.hello_timeout,
+            &mut self.keepalive,
+            &mut self.lease,
+            &mut self.linger,
+        ];
+        times.into_iter().chain(patience).for_each(|time| *time = LONGEST.min(*time));
+        self
+    }
+}
+
 impl Default for EngineOptions {
     fn default() -> Self {
         EngineOptions {
@@ -153,5 +176,19 @@ impl Default for EngineOptions {
 impl Default for Overflow {
     fn default() -> Self {
         Overflow::Block { patience: Duration::from_secs(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_any_length_are_shortened_and_the_defaults_are_kept() {
+        let defaults = EngineOptions::default();
+        assert_eq!(defaults.clone().with_short_times(), defaults);
+        let overflow = Overflow::Block { patience: Duration::MAX };
+        let options = EngineOptions { linger: Duration::MAX, overflow, ..defaults }.with_short_times();
+        assert_eq!((options.linger, options.overflow), (LONGEST, Overflow::Block { patience: LONGEST }));
     }
 }

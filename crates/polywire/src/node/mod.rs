@@ -55,6 +55,7 @@ pub use crate::error::NodeError;
 use crate::{
     access::Gate,
     builtin::is_builtin,
+    clock,
     config::{Config, NODE_NAME},
     engine::{ENGINES, Engine, Local},
     events::{Events, Hub},
@@ -233,7 +234,7 @@ impl NodeBuilder {
         let name = self.name.or_else(|| self.config.name.clone()).unwrap_or_else(default_name);
         let inner = Inner {
             hello,
-            engine: self.config.engine.clone(),
+            engine: self.config.engine.clone().with_short_times(),
             config: RwLock::new(Arc::new(self.config)),
             codecs: self.codecs.into_iter().chain(codec::CODECS.iter().copied()).collect(),
             compressors: self.compressors.into_iter().chain(compress::COMPRESSORS.iter().copied()).collect(),
@@ -355,7 +356,7 @@ impl Node {
     /// Waits until all published messages have left this node for the peers present. Returns false
     /// if that takes longer than `timeout`.
     pub fn flush(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
+        let deadline = clock::deadline(timeout);
         // Flushes every port, even after one has timed out.
         self.ports().iter().filter(|port| !port.flush(deadline)).count() == 0
     }

@@ -7,7 +7,7 @@ mod writing;
 
 use std::{
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use polywire_core::{
@@ -24,7 +24,7 @@ pub(crate) use self::{
     writing::Writing,
 };
 use crate::{
-    builtin,
+    builtin, clock,
     coding::{Bytes, Coding, Dynamic, Typed},
     engine::{EngineError, LinkId, Sent},
     error::NodeError,
@@ -541,7 +541,7 @@ impl<C: Coding> PublisherOf<C> {
     /// Waits until all published messages have left this node for the peers present, for at most
     /// `timeout`. Returns true if they have left.
     pub fn flush(&self, timeout: Duration) -> bool {
-        self.core.flush(Instant::now() + timeout)
+        self.core.flush(clock::deadline(timeout))
     }
 
     /// The topic.

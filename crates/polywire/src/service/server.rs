@@ -12,7 +12,7 @@ use std::{
     },
     task::{Context, Poll},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -27,6 +27,7 @@ use super::{
     waiting::{Wakers, block_on, block_until},
 };
 use crate::{
+    clock,
     coding::{Coding, Typed},
     engine::Sent,
     error::NodeError,
@@ -138,7 +139,7 @@ impl<Q: Coding, R: Coding> ServiceOf<Q, R> {
     /// Waits for the next request, for at most `timeout`. After a time-out, the next request that
     /// arrives still unparks the thread.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<RequestOf<Q, R>> {
-        block_until(Instant::now() + timeout, |context| self.poll(context)).flatten()
+        block_until(clock::deadline(timeout), |context| self.poll(context)).flatten()
     }
 
     /// The requests, as [`ServiceOf::recv`] returns them.

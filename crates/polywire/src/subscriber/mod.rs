@@ -35,6 +35,7 @@ use self::{
     take::Take,
 };
 use crate::{
+    clock,
     coding::{Coding, Typed},
     engine::Overflow,
     error::NodeError,
@@ -586,7 +587,7 @@ impl<V> Subscriber<V> {
 
     /// Waits for the next message, for at most `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<Sample<V>> {
-        self.queue.pop(Some(Instant::now() + timeout))
+        self.queue.pop(Some(clock::deadline(timeout)))
     }
 
     /// The next message, if one waits.

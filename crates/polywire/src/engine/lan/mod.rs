@@ -49,6 +49,7 @@ use super::{
     stream::{self, PROPERTIES},
     tls::Fleet,
 };
+use crate::clock;
 
 /// `lan`, `lan/DOMAIN` or `lan/DOMAIN?OPTIONS`: finds and links all nodes of a domain on the
 /// network.
@@ -136,7 +137,7 @@ pub fn browse(interfaces: &[&str], time: Duration) -> io::Result<Vec<Advertised>
     selection.check().map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
     let finder = Arc::new(Finder::new("lan", selection, 1024, Box::new(|event| log::warn!("{event}"))));
     finder.start(None)?;
-    let until = Instant::now() + time;
+    let until = clock::deadline(time);
     while let Some(left) = until.checked_duration_since(Instant::now()) {
         finder.wait(left);
     }
