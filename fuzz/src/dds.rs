@@ -37,8 +37,8 @@ use std::{
 const LONGEST: Duration = Duration::from_secs(15);
 /// How long it is waited for readers that may never come.
 const PATIENCE: Duration = Duration::from_millis(60);
-/// Where letters of nodes are sent, and the type of datagrams.
-const LETTERS: &str = "polywire_letters";
+/// Where control messages of nodes are sent, and the type of datagrams.
+const CONTROL_TOPIC: &str = "polywire_letters";
 const OCTETS: &str = "polywire::Octets";
 /// What is sent last says this.
 const LAST: &str = "the last";
@@ -90,7 +90,7 @@ const TOPICS: [&[(&str, &str)]; 3] = [
         ("plant/%zz/%25", OCTETS),
         ("plant/1", OCTETS),
         ("polywire/nodes", OCTETS),
-        (LETTERS, OCTETS),
+        (CONTROL_TOPIC, OCTETS),
     ],
     &[
         ("rt/plant/pump", "std_msgs::msg::dds_::String_"),
@@ -137,8 +137,8 @@ pub fn samples(random: &mut Random) -> Vec<u8> {
     talk::frames(random, &mut |frame| frames.push(datagram(frame)));
     for (channel, frame) in frames.into_iter().take(16) {
         let topics = TOPICS[if random.one_in(8) { random.below(3) } else { usize::from(what % 3) }];
-        let is_letter = is_node && channel.is_none() && !random.one_in(4);
-        let (topic, of) = if is_letter { (LETTERS, OCTETS) } else { *random.choose(topics) };
+        let is_control = is_node && channel.is_none() && !random.one_in(4);
+        let (topic, of) = if is_control { (CONTROL_TOPIC, OCTETS) } else { *random.choose(topics) };
         let of = if random.one_in(12) { random.choose(topics).1 } else { of };
         let label = channel.filter(|_| is_node).map(|channel| format!("polywire channel={channel} format=json"));
         let label = label.unwrap_or_else(|| random.choose(USER_DATA).to_string());

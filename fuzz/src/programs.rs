@@ -42,9 +42,9 @@ pub fn conversation(random: &mut Random) -> Vec<u8> {
     if random.below(2) == 0 { bytes } else { mutated(random, &bytes) }
 }
 
-/// Takes the bytes at once and one after another; both are told the same.
+/// Takes the bytes at once and in small parts; both receive the same lines.
 pub fn take(bytes: &[u8]) {
-    let told = |chunk: usize| {
+    let sent = |chunk: usize| {
         let probes = Arc::new(Mutex::new(BTreeMap::new()));
         let known = probes.clone();
         let declare = move |name: &str, declared: DeclaredProbe| {
@@ -53,12 +53,12 @@ pub fn take(bytes: &[u8]) {
             Ok(declared)
         };
         let mut session = Session::new(Box::new(declare), Box::new(|| {}));
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         for part in bytes.chunks(chunk) {
             session.take(part);
-            told.extend(session.told().drain(..));
+            sent.extend(session.outgoing().drain(..));
         }
-        told
+        sent
     };
-    assert_eq!(told(bytes.len().max(1)), told(7));
+    assert_eq!(sent(bytes.len().max(1)), sent(7));
 }

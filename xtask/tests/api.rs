@@ -38,12 +38,12 @@ fn what_can_be_named_is_found_and_nothing_else() {
     write(
         "shut/mod.rs",
         "pub mod inner;\n#[derive(Debug)]\n#[non_exhaustive]\npub struct Given { pub at: Vec<(u8, u16)>, kept: u8 }\n\
-         impl Given {\n    pub const MOST: usize = 1;\n    pub fn told(&mut self) -> Option<&'static str> { None }\n    fn own(&self) {}\n}\n",
+         impl Given {\n    pub const MAX: usize = 1;\n    pub fn told(&mut self) -> Option<&'static str> { None }\n    fn own(&self) {}\n}\n",
     );
     write("shut/inner.rs", "pub fn deep<F: Fn(u8) -> u8>(f: F) {}\n");
     let api = of_source(&folder.join("lib.rs"));
     fs::remove_dir_all(&folder).expect("the folder can be removed");
-    let expected = "const Given::MOST: usize\n\
+    let expected = "const Given::MAX: usize\n\
         field Given::at: Vec<(u8, u16)>\n\
         fn Given::told(&mut self) -> Option<&'static str>\n\
         fn deep<F: Fn(u8) -> u8>(f: F)\n\

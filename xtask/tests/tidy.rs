@@ -290,12 +290,12 @@ fn causes_are_said_once(source: &Source) -> Vec<String> {
 }
 
 /// The maximum number of lines of a file.
-const MOST_LINES: usize = 900;
+const MAX_LINES: usize = 900;
 
 /// Finds files that are too long.
 fn files_are_short(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
-    (lines > MOST_LINES).then(|| format!("{}: {lines} lines", source.path)).into_iter().collect()
+    (lines > MAX_LINES).then(|| format!("{}: {lines} lines", source.path)).into_iter().collect()
 }
 
 /// Finds comments that go beyond column 100. Examples in doc comments may be as wide as other code.
@@ -516,7 +516,7 @@ fn errors_say_their_cause_once() {
 
 #[test]
 fn files_stay_short() {
-    finds(files_are_short, "crates/polywire/src/node.rs", &"\n".repeat(MOST_LINES + 1));
+    finds(files_are_short, "crates/polywire/src/node.rs", &"\n".repeat(MAX_LINES + 1));
     hold(&[".rs"], files_are_short);
 }
 

@@ -153,7 +153,7 @@ pub(super) fn subscribe(addresses: &[&str], turn: u64, receivers: usize) {
 /// A socket whose queues have no bound, so that PUB drops nothing.
 fn unbounded(context: &Context, kind: Kind) -> Socket {
     let socket = context.socket(kind).expect("a socket");
-    socket.set_most_waiting(0).expect("the option is valid");
+    socket.set_high_water_mark(0).expect("the option is valid");
     socket
 }
 

@@ -172,7 +172,7 @@ fn print(rows: &[Row], terminal: &Terminal) -> anyhow::Result<usize> {
 
 impl Row {
     fn publisher(view: &View, node: &NodeData, publisher: &PublisherData) -> Row {
-        let sent = view.stats(node).and_then(|seen| seen.sent(&publisher.topic, false));
+        let sent = view.stats(node).and_then(|history| history.sent(&publisher.topic, false));
         let (mut codecs, endpoints): (Vec<&str>, Vec<&str>) = publisher.wires().unzip();
         codecs.dedup();
         Row {
@@ -194,7 +194,7 @@ impl Row {
     }
 
     fn subscriber(view: &View, node: &NodeData, subscriber: &SubscriberData) -> Row {
-        let received = view.stats(node).and_then(|seen| seen.received(&subscriber.topic, false));
+        let received = view.stats(node).and_then(|history| history.received(&subscriber.topic, false));
         Row {
             topic: subscriber.topic.clone(),
             kind: SUBSCRIBER,

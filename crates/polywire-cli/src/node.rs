@@ -73,7 +73,7 @@ impl Action for List {
 
 impl Row {
     fn of(view: &View, node: &NodeData) -> Row {
-        let seen = view.stats(node);
+        let history = view.stats(node);
         Row {
             name: node.name.clone(),
             id: node.id.to_string(),
@@ -86,8 +86,8 @@ impl Row {
             publishers: node.publishers.len(),
             subscribers: node.subscribers.len(),
             omitted: node.omitted,
-            cpu: seen.and_then(|seen| seen.cpu()),
-            memory_bytes: seen.map(|seen| seen.last.memory_bytes),
+            cpu: history.and_then(|history| history.cpu()),
+            memory_bytes: history.map(|history| history.last.memory_bytes),
         }
     }
 
@@ -162,13 +162,13 @@ impl Action for InfoOf {
 
 impl Details {
     fn of(view: &View, node: &NodeData) -> Details {
-        let seen = view.stats(node);
+        let history = view.stats(node);
         let publishes = node.publishers.iter().map(|publisher| Publishes {
             topic: publisher.topic.clone(),
             type_name: publisher.type_name.clone(),
             wire: publisher.wire.clone(),
             qos: publisher.qos.to_string(),
-            rate_hz: seen.and_then(|seen| Some(seen.sent(&publisher.topic, false)?.messages)),
+            rate_hz: history.and_then(|history| Some(history.sent(&publisher.topic, false)?.messages)),
             accepting: publisher.accepting,
             refusing: publisher.refusing,
         });
@@ -183,13 +183,13 @@ impl Details {
                     _ => refuses.push((from.name.clone(), "they are not connected".into())),
                 }
             }
-            let counted = seen.and_then(|seen| seen.last.topic(&subscriber.topic));
+            let counted = history.and_then(|history| history.last.topic(&subscriber.topic));
             Subscribes {
                 topic: subscriber.topic.clone(),
                 type_name: subscriber.type_name.clone(),
                 endpoint: subscriber.endpoint.clone(),
                 qos: subscriber.qos.to_string(),
-                rate_hz: seen.and_then(|seen| Some(seen.received(&subscriber.topic, false)?.messages)),
+                rate_hz: history.and_then(|history| Some(history.received(&subscriber.topic, false)?.messages)),
                 latency_p99_ns: counted.and_then(|counted| counted.latency.quantile(0.99)),
                 reads,
                 refuses,

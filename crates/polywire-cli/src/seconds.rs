@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 /// Longest time that is accepted, in seconds: about 30 years.
-const MOST: f64 = 1e9;
+const MAX_SECONDS: f64 = 1e9;
 
 /// A time that is given in seconds, such as `2` or `0.25`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,7 +14,7 @@ impl FromStr for Seconds {
 
     fn from_str(text: &str) -> Result<Seconds, String> {
         let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected, such as 2 or 0.5".to_owned())?;
-        match (0.0..=MOST).contains(&seconds) {
+        match (0.0..=MAX_SECONDS).contains(&seconds) {
             true => Ok(Seconds(Duration::from_secs_f64(seconds))),
             false => Err("a time from 0 to 1e9 seconds is expected".into()),
         }

@@ -190,15 +190,15 @@ impl Picture {
             name: node.name.clone(),
             host: node.host.clone(),
             process: node.process,
-            cpu: view.stats(node).and_then(|seen| seen.cpu()),
-            memory_bytes: view.stats(node).map(|seen| seen.last.memory_bytes),
+            cpu: view.stats(node).and_then(|history| history.cpu()),
+            memory_bytes: view.stats(node).map(|history| history.last.memory_bytes),
             publishers: node.publishers.len(),
             subscribers: node.subscribers.len(),
         };
         let mut topics = std::collections::BTreeMap::<&str, TopicSum>::new();
-        for seen in nodes.iter().filter_map(|node| view.stats(node)) {
-            for counted in seen.topics().filter(|topic| !topic.topic.is_empty() && topic.topic.contains(filter)) {
-                topics.entry(&counted.topic).or_default().add(seen, &counted.topic);
+        for history in nodes.iter().filter_map(|node| view.stats(node)) {
+            for counted in history.topics().filter(|topic| !topic.topic.is_empty() && topic.topic.contains(filter)) {
+                topics.entry(&counted.topic).or_default().add(history, &counted.topic);
             }
         }
         let mut topics: Vec<TopicRow> = topics.into_values().map(TopicSum::row).collect();
@@ -253,8 +253,8 @@ struct TopicSum {
 }
 
 impl TopicSum {
-    fn add(&mut self, seen: &crate::view::Seen, topic: &str) {
-        let Some((now, before)) = seen.topic(topic) else { return };
+    fn add(&mut self, history: &crate::view::StatsHistory, topic: &str) {
+        let Some((now, before)) = history.topic(topic) else { return };
         let row = &mut self.row;
         row.topic = topic.into();
         row.publishers = row.publishers.saturating_add(now.publishers);
@@ -262,7 +262,7 @@ impl TopicSum {
         let lost = now.lost.saturating_add(now.dropped).saturating_add(now.undecodable);
         row.lost = row.lost.saturating_add(lost);
         row.queued = row.queued.saturating_add(now.queued);
-        if let Some(rate) = seen.sent(topic, true) {
+        if let Some(rate) = history.sent(topic, true) {
             row.rate_hz = Some(row.rate_hz.unwrap_or(0.0) + rate.messages);
             row.bytes_per_second = Some(row.bytes_per_second.unwrap_or(0.0) + rate.bytes);
         }

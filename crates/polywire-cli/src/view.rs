@@ -53,15 +53,15 @@ pub struct View {
     watch: Watch,
     directory: Directory,
     subscribers: Vec<Subscriber<NodeStats>>,
-    stats: BTreeMap<[u8; 16], Seen>,
+    stats: BTreeMap<[u8; 16], StatsHistory>,
     places: Vec<String>,
     timeout: Seconds,
 }
 
 /// The first, the previous and the latest statistics of a node.
-pub struct Seen {
+pub struct StatsHistory {
     first: NodeStats,
-    before: NodeStats,
+    previous: NodeStats,
     pub last: NodeStats,
 }
 
@@ -130,13 +130,13 @@ impl View {
         for sample in self.subscribers.iter().flat_map(|all| std::iter::from_fn(|| all.try_recv())) {
             let (stats, has_room) = (sample.value, self.stats.len() < NODES);
             match self.stats.get_mut(&stats.node) {
-                Some(seen) if stats.time_ns > seen.last.time_ns => {
-                    seen.before = std::mem::replace(&mut seen.last, stats);
+                Some(history) if stats.time_ns > history.last.time_ns => {
+                    history.previous = std::mem::replace(&mut history.last, stats);
                 }
                 Some(_) => {}
                 None if has_room => {
-                    let seen = Seen { first: stats.clone(), before: stats.clone(), last: stats };
-                    self.stats.insert(seen.last.node, seen);
+                    let history = StatsHistory { first: stats.clone(), previous: stats.clone(), last: stats };
+                    self.stats.insert(history.last.node, history);
                 }
                 None => {}
             }
@@ -171,7 +171,7 @@ impl View {
     }
 
     /// Returns the statistics of a node; `None` until the first ones have arrived.
-    pub fn stats(&self, node: &NodeData) -> Option<&Seen> {
+    pub fn stats(&self, node: &NodeData) -> Option<&StatsHistory> {
         self.stats.get(&node.id.0)
     }
 
@@ -185,12 +185,12 @@ impl View {
     /// Returns whether two statistics of all nodes with publishers or subscribers have arrived.
     fn has_rates(&self) -> bool {
         let counts = |node: &NodeData| !node.publishers.is_empty() || !node.subscribers.is_empty();
-        let told_twice = |seen: &Seen| seen.last.time_ns > seen.first.time_ns;
-        self.nodes().iter().filter(|node| counts(node)).all(|node| self.stats(node).is_some_and(told_twice))
+        let has_two = |history: &StatsHistory| history.last.time_ns > history.first.time_ns;
+        self.nodes().iter().filter(|node| counts(node)).all(|node| self.stats(node).is_some_and(has_two))
     }
 }
 
-impl Seen {
+impl StatsHistory {
     /// Returns the rate at which a topic's publishers sent, since the first statistics, or since
     /// the previous ones if `recent`. `None` until there are two statistics.
     pub fn sent(&self, topic: &str, recent: bool) -> Option<Rate> {
@@ -203,7 +203,7 @@ impl Seen {
     }
 
     fn rate(&self, topic: &str, recent: bool, of: fn(&TopicStats) -> (u64, u64)) -> Option<Rate> {
-        let from = if recent { &self.before } else { &self.first };
+        let from = if recent { &self.previous } else { &self.first };
         let ns = self.last.time_ns.saturating_sub(from.time_ns);
         let count = |stats: &NodeStats| stats.topic(topic).map(of).unwrap_or_default();
         let (before, now) = (count(from), count(&self.last));
@@ -213,13 +213,13 @@ impl Seen {
 
     /// Returns the processor time per time, since the previous statistics.
     pub fn cpu(&self) -> Option<f64> {
-        let ns = self.last.time_ns.saturating_sub(self.before.time_ns);
-        (ns > 0).then(|| self.last.cpu_ns.saturating_sub(self.before.cpu_ns) as f64 / ns as f64)
+        let ns = self.last.time_ns.saturating_sub(self.previous.time_ns);
+        (ns > 0).then(|| self.last.cpu_ns.saturating_sub(self.previous.cpu_ns) as f64 / ns as f64)
     }
 
     /// Returns the latest and the previous statistics of a topic.
     pub fn topic(&self, topic: &str) -> Option<(&TopicStats, Option<&TopicStats>)> {
-        Some((self.last.topic(topic)?, self.before.topic(topic)))
+        Some((self.last.topic(topic)?, self.previous.topic(topic)))
     }
 
     /// Returns the topics in the node's statistics.

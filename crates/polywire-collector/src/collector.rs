@@ -16,9 +16,9 @@ use crate::{
     Alert, CollectorConfig, CollectorError, CollectorProbe, HandlerContext, HandlerError, HandlerPlan, Numbered,
     Source,
     alerts::{AlertSource, Alerts},
-    lane::Lane,
     nodes::Nodes,
     source::Subscribed,
+    worker::HandlerWorker,
 };
 
 /// How often a source checks whether it is to end, and what it can acknowledge.
@@ -98,7 +98,7 @@ pub struct Changes {
 /// ```
 pub struct Collector {
     node: Node,
-    lanes: Arc<Lanes>,
+    workers: Arc<HandlerWorkers>,
     alerts: Arc<Alerts>,
     feeds: Vec<Feed>,
     bridges: Vec<Bridge>,
@@ -108,11 +108,11 @@ pub struct Collector {
 }
 
 /// The handlers. The list is replaced as a whole, so a thread that offers an entry holds no lock.
-pub(crate) type Lanes = RwLock<Arc<Vec<Arc<Lane>>>>;
+pub(crate) type HandlerWorkers = RwLock<Arc<Vec<Arc<HandlerWorker>>>>;
 
 /// A source and its thread.
 struct Feed {
-    valve: Arc<Valve>,
+    control: Arc<SourceControl>,
     thread: JoinHandle<()>,
     /// Whether the configuration has added the source, and not the program.
     is_configured: bool,
@@ -121,14 +121,14 @@ struct Feed {
 impl Feed {
     /// Sets the phase of the source, and wakes its thread.
     fn set(&self, phase: u8) {
-        self.valve.phase.store(phase, Ordering::Release);
+        self.control.phase.store(phase, Ordering::Release);
         self.thread.thread().unpark();
     }
 }
 
 /// The control of a source's thread.
 #[derive(Default)]
-struct Valve {
+struct SourceControl {
     phase: AtomicU8,
     /// Locked while an entry is on its way from the source to the queues.
     passing: Mutex<()>,
@@ -140,7 +140,7 @@ const DRAINS: u8 = 1;
 const PAUSES: u8 = 2;
 const ENDS: u8 = 3;
 
-impl Valve {
+impl SourceControl {
     fn phase(&self) -> u8 {
         self.phase.load(Ordering::Acquire)
     }
@@ -155,7 +155,7 @@ impl Collector {
     pub fn new(node: Node) -> Collector {
         Collector {
             node,
-            lanes: Arc::default(),
+            workers: Arc::default(),
             alerts: Arc::default(),
             feeds: Vec::new(),
             bridges: Vec::new(),
@@ -170,15 +170,15 @@ impl Collector {
     /// its settings is not an error: it is opened again later.
     pub fn reload(&mut self, config: &CollectorConfig) -> Result<Changes, CollectorError> {
         let mut changes = Changes::default();
-        let lanes = self.lanes();
-        let is_kept = |lane: &Arc<Lane>| config.handlers.contains(&lane.plan);
-        let (kept, old): (Vec<_>, Vec<_>) = lanes.iter().cloned().partition(is_kept);
-        changes.closed = old.iter().map(|lane| lane.plan.name.clone()).collect();
+        let workers = self.workers();
+        let is_kept = |worker: &Arc<HandlerWorker>| config.handlers.contains(&worker.plan);
+        let (kept, old): (Vec<_>, Vec<_>) = workers.iter().cloned().partition(is_kept);
+        changes.closed = old.iter().map(|worker| worker.plan.name.clone()).collect();
         if !old.is_empty() {
             // No entry may be lost between the old and the new version of a handler.
             self.pause();
             close(&old, PATIENCE);
-            self.set_lanes(kept);
+            self.set_workers(kept);
         }
         let result = self.open_missing(config, &mut changes);
         self.alerts.set_plans(&config.alerts, Instant::now());
@@ -190,7 +190,7 @@ impl Collector {
     fn open_missing(&mut self, config: &CollectorConfig, changes: &mut Changes) -> Result<(), CollectorError> {
         let mut result = Ok(());
         for plan in &config.handlers {
-            if self.lanes().iter().any(|lane| lane.plan == *plan) {
+            if self.workers().iter().any(|worker| worker.plan == *plan) {
                 continue;
             }
             match self.add_handler(plan.clone()) {
@@ -204,7 +204,7 @@ impl Collector {
     /// Stops receiving entries, and waits until none is on its way to the queues.
     fn pause(&self) {
         self.feeds.iter().for_each(|feed| feed.set(PAUSES));
-        self.feeds.iter().for_each(|feed| drop(feed.valve.passing()));
+        self.feeds.iter().for_each(|feed| drop(feed.control.passing()));
     }
 
     /// Opens a handler, which receives all entries from now on.
@@ -212,7 +212,7 @@ impl Collector {
         let (kind, settings) = (plan.kind, plan.settings.clone());
         // A weak reference avoids a cycle: the list of handlers owns the thread, which owns the
         // context.
-        let context = HandlerContext::of(self.node.clone(), Arc::downgrade(&self.lanes));
+        let context = HandlerContext::of(self.node.clone(), Arc::downgrade(&self.workers));
         let open = Box::new(move || (kind.open)(&settings, &context));
         let handler = match open() {
             Ok(handler) => Some(handler),
@@ -222,10 +222,10 @@ impl Collector {
             // The handler's thread tries again, and reports the error.
             Err(_) => None,
         };
-        let mut lanes = Vec::clone(&self.lanes());
-        lanes.push(Lane::start(plan, open, handler)?);
-        lanes.sort_by(|a, b| a.plan.name.cmp(&b.plan.name));
-        self.set_lanes(lanes);
+        let mut workers = Vec::clone(&self.workers());
+        workers.push(HandlerWorker::start(plan, open, handler)?);
+        workers.sort_by(|a, b| a.plan.name.cmp(&b.plan.name));
+        self.set_workers(workers);
         Ok(())
     }
 
@@ -243,10 +243,10 @@ impl Collector {
         is_configured: bool,
     ) -> Result<(), CollectorError> {
         self.sources += 1;
-        let (number, valve) = (self.sources, Arc::new(Valve::default()));
-        let way = Way { number, lanes: self.lanes.clone(), alerts, valve: valve.clone() };
-        let thread = thread::Builder::new().name(format!("source {number}")).spawn(move || feed(source, &way))?;
-        self.feeds.push(Feed { valve, thread, is_configured });
+        let (number, control) = (self.sources, Arc::new(SourceControl::default()));
+        let route = SourceRoute { number, workers: self.workers.clone(), alerts, control: control.clone() };
+        let thread = thread::Builder::new().name(format!("source {number}")).spawn(move || feed(source, &route))?;
+        self.feeds.push(Feed { control, thread, is_configured });
         Ok(())
     }
 
@@ -297,7 +297,7 @@ impl Collector {
 
     /// Returns the states of the handlers, in the order of their names.
     pub fn status(&self) -> Vec<HandlerStatus> {
-        self.lanes().iter().map(|lane| lane.status()).collect()
+        self.workers().iter().map(|worker| worker.status()).collect()
     }
 
     /// Returns the changes of alerts since the last call, at most 4096. They are also published on
@@ -305,7 +305,7 @@ impl Collector {
     ///
     /// ```
     /// use polywire::Node;
-    /// use polywire_collector::{AlertPlan, AlertState, AlertValue, Collector, CollectorConfig, MOST_ALERTS, Severity};
+    /// use polywire_collector::{AlertPlan, AlertState, AlertValue, Collector, CollectorConfig, MAX_ALERTS, Severity};
     ///
     /// let config = CollectorConfig::parse("
     ///     [collector]
@@ -317,7 +317,7 @@ impl Collector {
     ///     severity = 'critical'
     /// ")?;
     /// let plan: &AlertPlan = &config.alerts[0];
-    /// assert_eq!((plan.severity.name(), config.alerts.len() <= MOST_ALERTS), ("critical", true));
+    /// assert_eq!((plan.severity.name(), config.alerts.len() <= MAX_ALERTS), ("critical", true));
     /// let mut collector = Collector::new(Node::new());
     /// collector.reload(&config)?;
     /// let alert = loop {
@@ -342,31 +342,31 @@ impl Collector {
         self.bridges.clear();
         let until = Instant::now() + patience.min(PATIENCE);
         self.feeds.iter().for_each(|feed| feed.set(DRAINS));
-        while Instant::now() < until && self.feeds.iter().any(|feed| feed.valve.phase() == DRAINS) {
+        while Instant::now() < until && self.feeds.iter().any(|feed| feed.control.phase() == DRAINS) {
             thread::sleep(TICK / 10);
         }
         self.pause();
-        let lanes = self.lanes();
-        let ended = close(&lanes, patience);
+        let workers = self.workers();
+        let ended = close(&workers, patience);
         end(std::mem::take(&mut self.feeds));
         let status = self.status();
-        self.set_lanes(Vec::new());
+        self.set_workers(Vec::new());
         (ended && status.iter().all(|status| status.problem.is_empty()), status)
     }
 
     /// Returns the cells of this collector's probe, which reports the states of its handlers. A
     /// node publishes it ([`polywire_telemetry::Agent::add_application`]).
     pub fn probe(&self) -> Arc<CollectorProbe> {
-        let lanes = self.lanes.clone();
-        Arc::new(CollectorProbe::new(move || current(&lanes).iter().map(|lane| lane.status()).collect()))
+        let workers = self.workers.clone();
+        Arc::new(CollectorProbe::new(move || current(&workers).iter().map(|worker| worker.status()).collect()))
     }
 
-    fn lanes(&self) -> Arc<Vec<Arc<Lane>>> {
-        current(&self.lanes)
+    fn workers(&self) -> Arc<Vec<Arc<HandlerWorker>>> {
+        current(&self.workers)
     }
 
-    fn set_lanes(&self, lanes: Vec<Arc<Lane>>) {
-        *self.lanes.write() = Arc::new(lanes);
+    fn set_workers(&self, workers: Vec<Arc<HandlerWorker>>) {
+        *self.workers.write() = Arc::new(workers);
     }
 }
 
@@ -376,16 +376,20 @@ impl Drop for Collector {
     }
 }
 
-pub(crate) fn current(lanes: &Lanes) -> Arc<Vec<Arc<Lane>>> {
-    lanes.read().clone()
+pub(crate) fn current(workers: &HandlerWorkers) -> Arc<Vec<Arc<HandlerWorker>>> {
+    workers.read().clone()
 }
 
 /// Closes handlers concurrently. Returns false if a handler hangs.
-fn close(lanes: &[Arc<Lane>], patience: Duration) -> bool {
-    lanes.iter().for_each(|lane| lane.close(patience));
+fn close(workers: &[Arc<HandlerWorker>], patience: Duration) -> bool {
+    workers.iter().for_each(|worker| worker.close(patience));
     // A handler checks the time limit only between two attempts.
-    let ended = |lane: &Arc<Lane>| lane.wait(patience.saturating_add(Duration::from_secs(1)));
-    lanes.iter().filter(|lane| !ended(lane)).inspect(|lane| log::error!("handler '{}' hangs", lane.plan.name)).count()
+    let ended = |worker: &Arc<HandlerWorker>| worker.wait(patience.saturating_add(Duration::from_secs(1)));
+    workers
+        .iter()
+        .filter(|worker| !ended(worker))
+        .inspect(|worker| log::error!("handler '{}' hangs", worker.plan.name))
+        .count()
         == 0
 }
 
@@ -398,20 +402,20 @@ fn end(feeds: Vec<Feed>) {
 }
 
 /// The path of entries from a source to the handlers.
-struct Way {
+struct SourceRoute {
     /// The number of the source.
     number: usize,
-    lanes: Arc<Lanes>,
+    workers: Arc<HandlerWorkers>,
     alerts: Option<Arc<Alerts>>,
-    valve: Arc<Valve>,
+    control: Arc<SourceControl>,
 }
 
 /// Runs the main loop of a source's thread.
-fn feed(mut source: Box<dyn Source>, way: &Way) {
+fn feed(mut source: Box<dyn Source>, route: &SourceRoute) {
     let mut acknowledged = 0;
     let mut drained = None;
     loop {
-        let phase = way.valve.phase();
+        let phase = route.control.phase();
         let idle = if source.keeps() { TICK } else { LONG_TICK };
         let patience = match phase {
             // Draining has a time limit, because messages may arrive continuously.
@@ -421,12 +425,12 @@ fn feed(mut source: Box<dyn Source>, way: &Way) {
                 idle
             }
         };
-        let has_more = phase <= DRAINS && way.pass(&mut *source, patience);
+        let has_more = phase <= DRAINS && route.pass(&mut *source, patience);
         if phase == DRAINS && !has_more && drained.is_none_or(|until| until <= Instant::now()) {
             // There are no more entries. The phase may have been changed meanwhile.
-            let _ = way.valve.phase.compare_exchange(DRAINS, PAUSES, Ordering::AcqRel, Ordering::Acquire);
+            let _ = route.control.phase.compare_exchange(DRAINS, PAUSES, Ordering::AcqRel, Ordering::Acquire);
         }
-        let handled = current(&way.lanes).iter().filter_map(|lane| lane.handled(way.number)).min();
+        let handled = current(&route.workers).iter().filter_map(|worker| worker.handled(route.number)).min();
         if let Some(position) = handled.filter(|position| *position > acknowledged) {
             acknowledged = position;
             source.acknowledge(position);
@@ -439,11 +443,11 @@ fn feed(mut source: Box<dyn Source>, way: &Way) {
     }
 }
 
-impl Way {
+impl SourceRoute {
     /// Passes an entry to all queues. Returns false if there was none within `patience`.
     fn pass(&self, source: &mut dyn Source, patience: Duration) -> bool {
-        let _passing = self.valve.passing();
-        let stops = || self.valve.phase() >= PAUSES;
+        let _passing = self.control.passing();
+        let stops = || self.control.phase() >= PAUSES;
         // The phase may have changed while this thread waited for the lock.
         if stops() {
             return false;
@@ -452,7 +456,7 @@ impl Way {
         let is_new = self.alerts.as_ref().is_none_or(|alerts| alerts.see(&entry, Instant::now()));
         if is_new {
             let entry = Arc::new(entry);
-            current(&self.lanes).iter().for_each(|lane| lane.offer(self.number, position, &entry, stops));
+            current(&self.workers).iter().for_each(|worker| worker.offer(self.number, position, &entry, stops));
         }
         true
     }

@@ -3,7 +3,7 @@
 //! Members of a structure, and of nested structures, are columns of their own, named by their path:
 //! `total.busy_percent`. Members that are not scalars, or are scalars that databases lack, are one
 //! column with JSON: lists, maps, unions, bitsets, decimals, optional structures, `long double`. A
-//! type that has more than [`MOST_COLUMNS`] members, or is not a structure, has one column `value`
+//! type that has more than [`MAX_COLUMNS`] members, or is not a structure, has one column `value`
 //! with JSON.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use crate::{Entry, HandlerError, JsonText};
 
 /// The maximum number of columns of a type.
-pub const MOST_COLUMNS: usize = 1000;
+pub const MAX_COLUMNS: usize = 1000;
 
 /// The columns of every table before the columns of its type.
 pub(crate) const METADATA: [(&str, Column); 6] = [
@@ -133,7 +133,7 @@ impl Columns {
     pub fn of(schema: &Schema) -> Columns {
         let mut columns = Vec::new();
         match part_of(schema, schema.root(), &mut columns, &mut Vec::new()) {
-            Part::Members(members) if columns.len() <= MOST_COLUMNS => Columns { columns, members: Some(members) },
+            Part::Members(members) if columns.len() <= MAX_COLUMNS => Columns { columns, members: Some(members) },
             _ => Columns { columns: vec![("value".to_owned(), Column::Json)], members: None },
         }
     }
@@ -170,7 +170,7 @@ fn part_of<'a>(schema: &'a Schema, ty: &'a Type, columns: &mut Vec<(String, Colu
                 false => part_of(schema, &member.ty, columns, path),
             });
             path.pop();
-            if columns.len() > MOST_COLUMNS {
+            if columns.len() > MAX_COLUMNS {
                 break;
             }
         }
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_type_with_too_many_members_is_one_column() {
-        let members = (0..=MOST_COLUMNS).map(|number| Member::new(format!("m{number}"), Type::Int32));
+        let members = (0..=MAX_COLUMNS).map(|number| Member::new(format!("m{number}"), Type::Int32));
         let schema = structure(members.collect());
         assert_eq!(Columns::of(&schema).iter().collect::<Vec<_>>(), [("value", Column::Json)]);
         let record = Record::new(&Shape::of(&schema).expect("a shape"));

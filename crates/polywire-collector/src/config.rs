@@ -10,7 +10,7 @@ use toml::{
 };
 
 use crate::{
-    AlertPlan, MOST_ALERTS, Severity,
+    AlertPlan, MAX_ALERTS, Severity,
     alerts::SEVERITIES,
     handler::{self, Kind},
     settings::{COMMON, SettingValue, Settings},
@@ -35,7 +35,7 @@ const ALERT: [&str; 4] = ["when", "prefix", "severity", "summary"];
 const PREFIX: &str = "probes/*";
 
 /// The maximum number of handlers of a collector.
-pub const MOST_HANDLERS: usize = 256;
+pub const MAX_HANDLERS: usize = 256;
 
 /// The configuration of a collector: what it collects, and what it does with it.
 ///
@@ -251,8 +251,8 @@ impl Reader<'_> {
 
     fn handlers(&self, value: &Value<'_>) -> Result<Vec<HandlerPlan>, ConfigError> {
         let tables = self.table("'handlers'", value)?;
-        if tables.len() > MOST_HANDLERS {
-            return Err(self.error(value, format!("a collector has at most {MOST_HANDLERS} handlers")));
+        if tables.len() > MAX_HANDLERS {
+            return Err(self.error(value, format!("a collector has at most {MAX_HANDLERS} handlers")));
         }
         tables.iter().map(|(name, value)| self.handler(name, value)).collect()
     }
@@ -334,8 +334,8 @@ impl Reader<'_> {
 
     fn alerts(&self, value: &Value<'_>) -> Result<Vec<AlertPlan>, ConfigError> {
         let tables = self.table("'alerts'", value)?;
-        if tables.len() > MOST_ALERTS {
-            return Err(self.error(value, format!("a collector has at most {MOST_ALERTS} alerts")));
+        if tables.len() > MAX_ALERTS {
+            return Err(self.error(value, format!("a collector has at most {MAX_ALERTS} alerts")));
         }
         tables.iter().map(|(name, value)| self.alert(name, value)).collect()
     }

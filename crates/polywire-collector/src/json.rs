@@ -10,7 +10,7 @@ use polywire::{
 use crate::{Entry, HandlerError};
 
 /// The maximum number of types in a cache.
-const MOST_TYPES: usize = 1024;
+const MAX_TYPES: usize = 1024;
 
 /// A cache of a handler for each type that it encounters: encoders, columns, statements.
 pub(crate) struct PerType<T>(HashMap<usize, (Arc<Shape>, T)>);
@@ -28,7 +28,7 @@ impl<T> PerType<T> {
         let address = Arc::as_ptr(shape).addr();
         if !self.0.contains_key(&address) {
             let made = make()?;
-            if self.0.len() >= MOST_TYPES {
+            if self.0.len() >= MAX_TYPES {
                 self.0.clear();
             }
             self.0.insert(address, (shape.clone(), made));

@@ -7,13 +7,13 @@ use crate::columns::is_decimal;
 
 /// The maximum number of types, members and elements that are described. The rest is described as
 /// any value.
-const MOST_PARTS: usize = 20_000;
+const MAX_PARTS: usize = 20_000;
 
 /// Returns the JSON Schema of a type, as one text. Types are described in place, because some
 /// readers do not follow references; a recursive type is described as any object. NaN and the
 /// infinities, which are strings in JSON, are not described.
 pub(crate) fn json_schema(schema: &Schema) -> String {
-    let mut writer = Writer { schema, open: Vec::new(), left: MOST_PARTS };
+    let mut writer = Writer { schema, open: Vec::new(), left: MAX_PARTS };
     let mut described = writer.of(schema.root());
     if let Value::Object(object) = &mut described {
         object.insert("$schema".into(), "http://json-schema.org/draft-07/schema#".into());
@@ -207,6 +207,6 @@ mod tests {
             inner = types.add(Def::structure(format!("S{depth}"), members.into()));
         }
         let schema = types.finish(Type::Def(inner)).expect("a schema");
-        assert!(json_schema(&schema).len() < MOST_PARTS * 100);
+        assert!(json_schema(&schema).len() < MAX_PARTS * 100);
     }
 }

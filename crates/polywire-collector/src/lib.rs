@@ -58,7 +58,6 @@ pub mod handler;
 mod json;
 #[cfg(any(feature = "foxglove", feature = "mcap"))]
 mod json_schema;
-mod lane;
 mod nodes;
 mod numbers;
 mod probe;
@@ -69,15 +68,16 @@ mod settings;
 mod source;
 #[cfg(any(feature = "parquet", feature = "sqlite"))]
 mod table;
+mod worker;
 
 pub use alerts::{
-    ALERTS, Alert, AlertPlan, AlertState, AlertValue, Condition, ConditionError, MOST_ALERTS, Severity, alerts_qos,
+    ALERTS, Alert, AlertPlan, AlertState, AlertValue, Condition, ConditionError, MAX_ALERTS, Severity, alerts_qos,
 };
 #[cfg(feature = "sqlite")]
 pub use archive::{Archive, ArchiveCheck, ArchiveError, ArchiveValue, Series};
 pub use collector::{Changes, Collector, HandlerStatus};
-pub use columns::{CellValue, Column, Columns, MOST_COLUMNS};
-pub use config::{CollectorConfig, ConfigError, HandlerPlan, MOST_HANDLERS};
+pub use columns::{CellValue, Column, Columns, MAX_COLUMNS};
+pub use config::{CollectorConfig, ConfigError, HandlerPlan, MAX_HANDLERS};
 pub use entry::{Entry, Origin};
 pub use error::{CollectorError, HandlerError};
 pub use handler::{Handler, HandlerContext, KINDS, Kind};

@@ -15,7 +15,7 @@ use polywire::{Node, Pattern, Record, Sample, Subscriber, Wire, coding::Discover
 use crate::{CollectorError, Entry, Origin};
 
 /// The maximum number of cached origins of a subscription. Entries of one writer share an origin.
-const MOST_ORIGINS: usize = 65_536;
+const MAX_ORIGINS: usize = 65_536;
 
 /// An entry with its position in its source.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl Subscribed {
 
     fn origin(&mut self, topic: &str, writer: polywire::extend::envelope::Id128, incarnation: u64) -> Arc<Origin> {
         let key: (Arc<str>, u64) = (format!("{writer}/{topic}").into(), incarnation);
-        if self.origins.len() >= MOST_ORIGINS {
+        if self.origins.len() >= MAX_ORIGINS {
             self.origins.clear();
         }
         let fresh = || Arc::new(Origin { topic: topic.to_owned(), writer, incarnation });

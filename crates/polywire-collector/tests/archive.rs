@@ -173,21 +173,21 @@ fn the_newest_message_is_data_that_has_the_member() {
 
 /// Messages that came in another order than their times, in each kind of archive.
 #[test]
-fn a_series_is_thinned_and_points_come_in_the_order_of_their_times() {
-    const MOST: u64 = 6000;
+fn a_series_is_downsampled_and_points_come_in_the_order_of_their_times() {
+    const MESSAGES: u64 = 6000;
     for kind in kinds() {
         let folder = Folder::new(&format!("series-{kind}"));
         let (mut handler, path) = handler_of(kind, &folder);
         // The time of each is its number.
-        (1..=MOST / 2).for_each(|number| handler.write(&entry("t", 2 * number)).expect("written"));
-        (0..MOST / 2).for_each(|number| handler.write(&entry("t", 2 * number + 1)).expect("written"));
+        (1..=MESSAGES / 2).for_each(|number| handler.write(&entry("t", 2 * number)).expect("written"));
+        (0..MESSAGES / 2).for_each(|number| handler.write(&entry("t", 2 * number + 1)).expect("written"));
         (1..=9).for_each(|number| handler.write(&entry("u", 100_000 + number)).expect("written"));
         handler.sync().expect("stored");
         drop(handler);
         let archive = Archive::open(&path).expect("an archive");
         let always = i64::MIN..=i64::MAX;
 
-        let mut expected = 1..=MOST;
+        let mut expected = 1..=MESSAGES;
         let each = |time, value: f64| {
             assert_eq!(expected.next().map(|number| (number as i64, number as f64)), Some((time, value)), "{kind}");
             true
@@ -201,12 +201,16 @@ fn a_series_is_thinned_and_points_come_in_the_order_of_their_times() {
         };
         archive.points("t", "number", 100..=200, stop).expect("points");
         assert_eq!(few, 3, "{kind}");
-        assert_eq!(archive.points("t", "text", always.clone(), |_, _| true).expect("no numbers"), MOST, "{kind}");
+        assert_eq!(archive.points("t", "text", always.clone(), |_, _| true).expect("no numbers"), MESSAGES, "{kind}");
 
         let series = archive.series("t", "number", always.clone(), 200).expect("a series");
-        assert_eq!((series.numbers, series.without), (MOST, 0), "{kind}");
+        assert_eq!((series.numbers, series.without), (MESSAGES, 0), "{kind}");
         assert!((50..=200).contains(&series.points.len()), "{kind}: {}", series.points.len());
-        assert_eq!((series.points[0], series.points.last()), ((1, 1.0), Some(&(MOST as i64, MOST as f64))), "{kind}");
+        assert_eq!(
+            (series.points[0], series.points.last()),
+            ((1, 1.0), Some(&(MESSAGES as i64, MESSAGES as f64))),
+            "{kind}"
+        );
         assert!(series.points.is_sorted_by_key(|(time, _)| *time), "{kind}");
         let part = archive.series("t", "number", 11..=20, 200).expect("a series");
         assert_eq!(part.points, (11..=20).map(|time| (time, time as f64)).collect::<Vec<_>>(), "{kind}");

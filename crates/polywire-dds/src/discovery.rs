@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The longest name of a topic or type that is read, in bytes.
-const MOST_TEXT_BYTES: usize = 4096;
+const MAX_TEXT_BYTES: usize = 4096;
 
 /// Samples that are taken at a time.
 const BATCH: usize = 32;
@@ -224,5 +224,5 @@ pub(crate) unsafe fn text(text: *const c_char) -> String {
     }
     // SAFETY: the caller promises it.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
-    String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_TEXT_BYTES)]).into_owned()
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT_BYTES)]).into_owned()
 }

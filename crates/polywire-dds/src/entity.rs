@@ -293,7 +293,7 @@ pub enum Change {
     },
     /// A writer that matches a reader is alive, or has missed its lease.
     Lives {
-        /// The writer, as [`Reader::name_of`] takes it.
+        /// The writer, as [`Reader::guid_of`] takes it.
         writer: u64,
         /// `None` if the writer no longer matches the reader.
         is_alive: Option<bool>,
@@ -407,14 +407,14 @@ impl Reader {
 
     /// Returns the GUID of a writer that matches the reader and that [`Change::Lives`] has
     /// reported.
-    pub fn name_of(&self, writer: u64) -> Option<Guid> {
+    pub fn guid_of(&self, writer: u64) -> Option<Guid> {
         let is_usable = !self.topic.participant.has_expired();
-        is_usable.then(|| name(&self.entity, writer, dds_get_matched_publication_data)).flatten()
+        is_usable.then(|| guid_of(&self.entity, writer, dds_get_matched_publication_data)).flatten()
     }
 }
 
 /// The maximum number of matched readers of a writer, or writers of a reader, that are listed.
-const MOST_MATCHED: usize = 4096;
+const MAX_MATCHED: usize = 4096;
 
 type List = unsafe extern "C" fn(dds_entity_t, *mut dds_instance_handle_t, usize) -> dds_entity_t;
 type Describe = unsafe extern "C" fn(dds_entity_t, dds_instance_handle_t) -> *mut dds_builtintopic_endpoint_t;
@@ -424,15 +424,15 @@ fn matched(topic: &Topic, entity: &Entity, list: List, describe: Describe) -> Ve
     if topic.participant.has_expired() {
         return Vec::new();
     }
-    let mut handles: Vec<dds_instance_handle_t> = vec![0; MOST_MATCHED];
+    let mut handles: Vec<dds_instance_handle_t> = vec![0; MAX_MATCHED];
     // SAFETY: `handles` has as many places as the call is given as its limit.
     let count = unsafe { list(entity.handle(), handles.as_mut_ptr(), handles.len()) };
     handles.truncate(usize::try_from(count).unwrap_or(0));
-    handles.into_iter().filter_map(|handle| name(entity, handle, describe)).collect()
+    handles.into_iter().filter_map(|handle| guid_of(entity, handle, describe)).collect()
 }
 
 /// Returns the GUID of a reader or writer that matches an entity.
-fn name(entity: &Entity, handle: dds_instance_handle_t, describe: Describe) -> Option<Guid> {
+fn guid_of(entity: &Entity, handle: dds_instance_handle_t, describe: Describe) -> Option<Guid> {
     // SAFETY: the description is null, or an object that is freed here.
     unsafe {
         let description = describe(entity.handle(), handle);

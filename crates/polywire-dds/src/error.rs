@@ -35,7 +35,7 @@ pub enum Error {
     /// The certificate or the permissions of a participant with DDS Security have expired.
     #[error("DDS Security: the certificate or the permissions have expired")]
     Expired,
-    /// A sample is larger than [`MOST_SAMPLE_BYTES`](crate::MOST_SAMPLE_BYTES).
+    /// A sample is larger than [`MAX_SAMPLE_BYTES`](crate::MAX_SAMPLE_BYTES).
     #[error("DDS: a sample of {bytes} bytes exceeds the limit of {most}")]
     Size {
         /// The sample's size in bytes.

@@ -24,7 +24,7 @@ pub use entity::{Change, Participant, Reader, Topic, Writer};
 pub use error::Error;
 pub use guid::Guid;
 pub use qos::{Durability, Liveliness, Qos, Representation};
-pub use sample::{Bytes, Kind, MOST_SAMPLE_BYTES, Sample};
+pub use sample::{Bytes, Kind, MAX_SAMPLE_BYTES, Sample};
 #[cfg(feature = "security")]
 pub use security::Security;
 pub use types::{TypeInformation, TypeObjects};

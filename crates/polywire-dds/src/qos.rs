@@ -21,7 +21,7 @@ use cyclors::{
 use crate::{discovery::text, error::Error};
 
 /// The maximum number of partitions that are read from another program's endpoint.
-const MOST_PARTITIONS: usize = 64;
+const MAX_PARTITIONS: usize = 64;
 
 /// Cyclone's infinite duration, in nanoseconds.
 pub(crate) const INFINITE: i64 = i64::MAX;
@@ -284,7 +284,7 @@ unsafe fn partitions(qos: *const dds_qos_t) -> Vec<String> {
             return Vec::new();
         }
         let all = slice::from_raw_parts(names, count as usize);
-        let read = all.iter().take(MOST_PARTITIONS).map(|name| text(*name)).collect();
+        let read = all.iter().take(MAX_PARTITIONS).map(|name| text(*name)).collect();
         all.iter().for_each(|name| dds_free(name.cast()));
         dds_free(names.cast());
         read

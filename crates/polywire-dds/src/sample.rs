@@ -22,9 +22,9 @@ use crate::{error::Error, types::TypeObjects};
 /// The largest sample that is written or read, in bytes with its encapsulation header.
 ///
 /// ```
-/// assert_eq!(polywire_dds::MOST_SAMPLE_BYTES, 64 << 20);
+/// assert_eq!(polywire_dds::MAX_SAMPLE_BYTES, 64 << 20);
 /// ```
-pub const MOST_SAMPLE_BYTES: usize = 64 << 20;
+pub const MAX_SAMPLE_BYTES: usize = 64 << 20;
 
 /// Bytes of the encapsulation header in front of every payload.
 const HEADER: usize = 4;
@@ -75,8 +75,8 @@ impl Bytes {
     }
 
     fn zeroed(len: usize) -> Result<Bytes, Error> {
-        if !(HEADER..=MOST_SAMPLE_BYTES).contains(&len) {
-            return Err(Error::Size { bytes: len, most: MOST_SAMPLE_BYTES });
+        if !(HEADER..=MAX_SAMPLE_BYTES).contains(&len) {
+            return Err(Error::Size { bytes: len, most: MAX_SAMPLE_BYTES });
         }
         Ok(Bytes { words: Arc::new(vec![0; (START + len).div_ceil(8)]), len })
     }

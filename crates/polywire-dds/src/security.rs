@@ -127,7 +127,7 @@ fn verified(document: &Pkcs7, content: &[u8], authority: &X509) -> Result<Vec<u8
 /// Cyclone refuses them. Dates have the form `2027-11-27T09:29:57Z`. A date with a positive offset
 /// from UTC is taken as if the offset were the largest that exists.
 fn ends(permissions: &[u8]) -> Result<Vec<Duration>, ErrorStack> {
-    const MOST_EAST: Duration = Duration::from_secs(14 * 3600);
+    const MAX_OFFSET: Duration = Duration::from_secs(14 * 3600);
     let text = String::from_utf8_lossy(permissions).to_ascii_lowercase();
     let mut ends = Vec::new();
     for rest in text.split("<not_after>").skip(1) {
@@ -135,7 +135,7 @@ fn ends(permissions: &[u8]) -> Result<Vec<Duration>, ErrorStack> {
         let digits: String = date.chars().take(19).filter(char::is_ascii_digit).collect();
         let left = time_left(&*Asn1Time::from_str(&format!("{digits}Z"))?)?;
         if !left.is_zero() {
-            ends.push(if date.contains('+') { left.saturating_sub(MOST_EAST) } else { left });
+            ends.push(if date.contains('+') { left.saturating_sub(MAX_OFFSET) } else { left });
         }
     }
     Ok(ends)

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Maximum number of senders. Datagrams of further senders are not forwarded.
-const MOST_SENDERS: usize = 1024;
+const MAX_SENDERS: usize = 1024;
 
 /// Datagrams that are read from one socket before others have their turn.
 const TURN: usize = 64;
@@ -128,7 +128,7 @@ impl Forwarder {
         if let Some(known) = self.senders.iter().position(|sender| sender.address == address) {
             return Some(known);
         }
-        if self.senders.len() == MOST_SENDERS {
+        if self.senders.len() == MAX_SENDERS {
             return None;
         }
         let any: SocketAddr = if self.to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 8], 0).into() };

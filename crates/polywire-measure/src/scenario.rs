@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, buffers::Buffers, check};
 
 /// Maximum number of cases of a scenario, so that a mistake in a list does not start a run of days.
-const MOST_CASES: usize = 5000;
+const MAX_CASES: usize = 5000;
 
 /// An experiment: a cross product of axes, and the effort for each case.
 ///
@@ -474,8 +474,8 @@ impl Scenario {
 }
 
 fn cross<T>(cases: Vec<Case>, values: &[T], set: impl Fn(&mut Case, &T)) -> Result<Vec<Case>, Error> {
-    if cases.len().saturating_mul(values.len()) > MOST_CASES {
-        return Err(Error::Scenario(format!("there are more than {MOST_CASES} cases")));
+    if cases.len().saturating_mul(values.len()) > MAX_CASES {
+        return Err(Error::Scenario(format!("there are more than {MAX_CASES} cases")));
     }
     let with = |case: &Case, value: &T| {
         let mut case = case.clone();

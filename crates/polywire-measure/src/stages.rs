@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Maximum number of rounds of a turn.
-const MOST_ROUNDS: usize = 1 << 16;
+const MAX_ROUNDS: usize = 1 << 16;
 
 /// A case that is ready to be timed.
 pub struct Stages {
@@ -114,9 +114,9 @@ impl Stages {
             let mut rounds = 1;
             loop {
                 let took = self.time(stage, rounds)?;
-                if took >= least / 2 || rounds >= MOST_ROUNDS {
+                if took >= least / 2 || rounds >= MAX_ROUNDS {
                     let times = least.as_secs_f64() / took.as_secs_f64().max(1e-9);
-                    self.rounds[stage] = ((rounds as f64 * times).ceil() as usize).clamp(1, MOST_ROUNDS);
+                    self.rounds[stage] = ((rounds as f64 * times).ceil() as usize).clamp(1, MAX_ROUNDS);
                     break;
                 }
                 rounds *= 2;

@@ -33,7 +33,7 @@ fn cost(mut work: impl FnMut()) -> f64 {
 }
 
 /// What it costs to keep samples of 100 bytes until a collector has them, in nanoseconds a sample:
-/// offered, read again, put into packets of 256 KiB, taken in and acknowledged.
+/// offered, read again, put into packets of 256 KiB, accepted and acknowledged.
 fn kept(storage: Box<dyn Storage>) -> [f64; 2] {
     let (node, clocks) = (Uuid::random(), Clocks::new());
     let mut uplink = Uplink::new(node, 1, storage, UplinkOptions::default(), clocks.now()).expect("an uplink");
@@ -47,8 +47,8 @@ fn kept(storage: Box<dyn Storage>) -> [f64; 2] {
     let offered = per_sample(start);
     let (start, mut intake) = (Instant::now(), Intake::new(IntakeLimits::default()));
     while let Some(packet) = uplink.poll(clocks.now()) {
-        let taken = intake.take(&packet, Some(node)).expect("taken");
-        intake.stored(black_box(taken).ticket);
+        let accepted = intake.take(&packet, Some(node)).expect("accepted");
+        intake.stored(black_box(accepted).ticket);
         uplink.handle_reply(packet.number, &PacketReply::default());
     }
     assert_eq!((uplink.status().acknowledged, intake.status().samples), (samples.into(), samples.into()));

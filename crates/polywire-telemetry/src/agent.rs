@@ -16,7 +16,7 @@ use crate::{
     Application, Identity, IdentityError, MeasureError, Moment, NodeDescription, Plan, Probe, ProbeDescription,
     Schedule, Setting, Thinner, application,
     command::{
-        self, Action, Audit, AuditFile, Command, CommandReply, Declared, Kept, KeptError, MOST_SETTINGS, Reason,
+        self, Action, Audit, AuditFile, Command, CommandReply, Declared, Kept, KeptError, MAX_SETTINGS, Reason,
         Refusal, Refused, service_of,
     },
     description::{NODES, nodes_qos, topic_of},
@@ -25,22 +25,22 @@ use crate::{
     input::{self, INPUTS},
     json::json,
     packet::StreamDescription,
-    socket::{DeclaredProbe, Door, Knock, Operation, Socket},
+    socket::{AdmissionQueue, AdmissionRequest, DeclaredProbe, Operation, Socket},
     uplink::{self, Format, Keep, Rule, UplinkHandle},
 };
 
 /// The maximum number of probes of a node.
-pub const MOST_PROBES: usize = 4096;
+pub const MAX_PROBES: usize = 4096;
 
 /// The maximum number of probes that programs can declare at the node's sockets.
-pub const MOST_DECLARED: usize = 256;
+pub const MAX_DECLARED: usize = 256;
 
 /// The maximum number of commands that an application and the programs at sockets can declare.
-pub const MOST_COMMANDS: usize = 256;
+pub const MAX_COMMANDS: usize = 256;
 
 /// The maximum number of requests per turn and service: the node's own, and each declared
 /// command's.
-const MOST_HANDLED: usize = 64;
+const MAX_HANDLED: usize = 64;
 
 /// The setting of a node that has a collector: the byte budget of its uplink.
 const BUDGET: &str = "budget";
@@ -110,7 +110,7 @@ pub struct Agent {
     wire: Wire,
     collector: Option<UplinkHandle>,
     running: BTreeMap<usize, Running>,
-    doors: Vec<Door>,
+    admission_queues: Vec<AdmissionQueue>,
     schedule: Schedule,
     added: usize,
     latest: Moment,
@@ -174,7 +174,7 @@ impl Agent {
             wire,
             collector: None,
             running: BTreeMap::new(),
-            doors: Vec::new(),
+            admission_queues: Vec::new(),
             schedule: Schedule::default(),
             added: 0,
             latest: now,
@@ -225,8 +225,8 @@ impl Agent {
         if !is_name(name) {
             return Err(IdentityError::Name(name.to_owned()).into());
         }
-        if self.declared.len() + more > MOST_COMMANDS {
-            return Err(AgentError::Plan(format!("a node has at most {MOST_COMMANDS} commands")));
+        if self.declared.len() + more > MAX_COMMANDS {
+            return Err(AgentError::Plan(format!("a node has at most {MAX_COMMANDS} commands")));
         }
         if self.declared.iter().any(|declared| declared.description().name == name) {
             return Err(AgentError::Plan(format!("there is a command '{name}' already")));
@@ -257,12 +257,12 @@ impl Agent {
     /// Also receives samples from programs at a socket, from now on. Each turn processes the
     /// samples that have arrived. Operations of the programs' probes become commands of the node.
     pub fn serve(&mut self, socket: &Socket) {
-        self.doors.push(socket.door());
+        self.admission_queues.push(socket.admission_queue());
     }
 
     /// Returns whether this node has sockets at which programs can send samples.
     pub(crate) fn serves(&self) -> bool {
-        !self.doors.is_empty()
+        !self.admission_queues.is_empty()
     }
 
     /// Opens a probe and its topic.
@@ -282,8 +282,8 @@ impl Agent {
         mut plan: Plan,
         open: impl FnOnce(&Host, &Plan) -> Result<Box<dyn Probe>, MeasureError>,
     ) -> Result<(), AgentError> {
-        if self.running.len() >= MOST_PROBES {
-            return Err(AgentError::Plan(format!("a node has at most {MOST_PROBES} probes")));
+        if self.running.len() >= MAX_PROBES {
+            return Err(AgentError::Plan(format!("a node has at most {MAX_PROBES} probes")));
         }
         if self.running.values().any(|running| running.plan.instance == plan.instance) {
             return Err(AgentError::Plan(format!("there is a probe '{}' already", plan.instance)));
@@ -327,8 +327,8 @@ impl Agent {
             self.running.remove(&number);
             self.retire(instance);
         }
-        if self.running.values().filter(|running| running.plan.declared.is_some()).count() >= MOST_DECLARED {
-            return Err(AgentError::Plan(format!("programs can declare {MOST_DECLARED} probes of a node")));
+        if self.running.values().filter(|running| running.plan.declared.is_some()).count() >= MAX_DECLARED {
+            return Err(AgentError::Plan(format!("programs can declare {MAX_DECLARED} probes of a node")));
         }
         let declared = Arc::new(declared);
         let commands = self.forward(instance, &declared)?;
@@ -359,7 +359,7 @@ impl Agent {
     /// Never waits for programs at sockets.
     pub fn turn(&mut self, now: Moment) {
         self.latest = now;
-        for _ in 0..MOST_HANDLED {
+        for _ in 0..MAX_HANDLED {
             let Some(request) = self.commands.recv_timeout(Duration::ZERO) else { break };
             let reply = self.handle(request.value());
             // The new description is published before the reply, so the client that has the reply
@@ -373,9 +373,11 @@ impl Agent {
             }
         }
         for declared in &mut self.declared {
-            (0..MOST_HANDLED).take_while(|_| declared.serve(&mut self.audit, now)).for_each(drop);
+            (0..MAX_HANDLED).take_while(|_| declared.serve(&mut self.audit, now)).for_each(drop);
         }
-        while let Some(Knock { instance, declared, answer }) = self.doors.iter().find_map(Door::next) {
+        while let Some(AdmissionRequest { instance, declared, answer }) =
+            self.admission_queues.iter().find_map(AdmissionQueue::next)
+        {
             let admitted = self.admit(&instance, declared);
             // Fails if the program has disconnected.
             let _ = answer.send(admitted.map_err(|error| chain(&error)));
@@ -439,8 +441,8 @@ impl Agent {
             let text = format!("this node has the UUID {}, and not {node}", self.itself.uuid);
             return Err(Refused::whole(Reason::WrongNode, text));
         }
-        if settings.len() > MOST_SETTINGS {
-            return Err(Refused::whole(Reason::Impossible, format!("a command has at most {MOST_SETTINGS} settings")));
+        if settings.len() > MAX_SETTINGS {
+            return Err(Refused::whole(Reason::Impossible, format!("a command has at most {MAX_SETTINGS} settings")));
         }
         if *keep && !self.kept.has_file() {
             return Err(Refused::whole(Reason::Impossible, "this node has no file to keep settings in"));

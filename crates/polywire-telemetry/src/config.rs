@@ -4,14 +4,14 @@ use std::{path::PathBuf, time::Duration};
 
 use polywire::{Wire, suggest};
 
-use crate::{Identity, IdentityError, MeasureError, Plan, packet::MOST_PAYLOAD_BYTES, system, uplink::UplinkOptions};
+use crate::{Identity, IdentityError, MeasureError, Plan, packet::MAX_PAYLOAD_BYTES, system, uplink::UplinkOptions};
 
 /// The keys of `[agent]`.
 const KEYS: [&str; 10] =
     ["name", "state", "socket", "collector", "spool", "spool_bytes", "sync", "packet_bytes", "window", "budget"];
 
 /// The maximum number of packets under way at a time.
-const MOST_WINDOW: i64 = 256;
+const MAX_WINDOW: i64 = 256;
 
 /// The name and the probes of a node, read from TOML.
 ///
@@ -129,8 +129,8 @@ impl AgentConfig {
                 "spool" => self.spool = Some(text()?.into()),
                 "spool_bytes" => uplink.spool_bytes = integer(key, value, 1 << 16, i64::MAX)?,
                 "sync" => uplink.sync = seconds(key, value)?,
-                "packet_bytes" => uplink.packet_bytes = integer(key, value, 1024, MOST_PAYLOAD_BYTES as i64)? as usize,
-                "window" => uplink.window = integer(key, value, 1, MOST_WINDOW)? as usize,
+                "packet_bytes" => uplink.packet_bytes = integer(key, value, 1024, MAX_PAYLOAD_BYTES as i64)? as usize,
+                "window" => uplink.window = integer(key, value, 1, MAX_WINDOW)? as usize,
                 "budget" => uplink.budget_bytes_per_s = Some(integer(key, value, 1, i64::MAX)?),
                 _ => return Err(unknown(key, "[agent]: ", KEYS)),
             }

@@ -11,11 +11,11 @@ use crate::MeasureError;
 
 /// The maximum number of bytes that are read of a file. `/proc/stat` of a machine with 1,000 cores
 /// has 200 kB.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 /// The maximum number of entries that are read of a folder. Linux has at most 4 million processes;
 /// a sample of that length is not worth its cost.
-const MOST_ENTRIES: usize = 1 << 16;
+const MAX_ENTRIES: usize = 1 << 16;
 
 /// A host to measure: its root folder, and the units of its counters.
 ///
@@ -63,7 +63,7 @@ impl Host {
 
     /// Returns the names in a folder, sorted; empty if the folder cannot be read.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.path(folder)).into_iter().flatten().take(MOST_ENTRIES);
+        let entries = fs::read_dir(self.path(folder)).into_iter().flatten().take(MAX_ENTRIES);
         let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
         names.sort();
         names
@@ -83,7 +83,7 @@ impl Host {
     /// Returns the number of entries of a folder; `None` if the folder cannot be read.
     pub(crate) fn count(&self, folder: &str) -> Option<u32> {
         let entries = fs::read_dir(self.path(folder)).ok()?;
-        u32::try_from(entries.take(MOST_ENTRIES).count()).ok()
+        u32::try_from(entries.take(MAX_ENTRIES).count()).ok()
     }
 }
 
@@ -126,7 +126,7 @@ impl SystemFile {
                 return Ok(len);
             }
             if len == self.bytes.len() {
-                if len >= MOST_BYTES {
+                if len >= MAX_BYTES {
                     return Err(io::Error::other("the file is too long"));
                 }
                 self.bytes.resize(2 * len, 0);

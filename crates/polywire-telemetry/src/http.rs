@@ -29,7 +29,7 @@ use std::{
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The maximum number of characters of a reply that an error message quotes.
-const MOST_TOLD: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 /// A URL of the scheme `http`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ fn body_of(reply: &[u8]) -> Result<Vec<u8>, String> {
         Some(200..=299) => Ok(body.to_vec()),
         Some(_) => {
             let told = format!("'{status}' {}", String::from_utf8_lossy(body));
-            Err(format!("the server says {}", told.chars().take(MOST_TOLD).collect::<String>().trim_end()))
+            Err(format!("the server says {}", told.chars().take(MAX_QUOTED_CHARS).collect::<String>().trim_end()))
         }
         None => Err("the reply is no HTTP".to_owned()),
     }

@@ -9,10 +9,10 @@ use std::{
 use crate::{Uuid, disk::replace_file};
 
 /// The maximum length of a node's name, in bytes.
-pub const MOST_NAME_BYTES: usize = 128;
+pub const MAX_NAME_BYTES: usize = 128;
 
 /// The maximum size of a state file in bytes.
-const MOST_BYTES: u64 = 4096;
+const MAX_BYTES: u64 = 4096;
 
 /// The identity of a node.
 ///
@@ -106,7 +106,7 @@ impl Identity {
 /// Checks whether a text can be the name of a node or an instance, and so part of a topic.
 pub(crate) fn is_name(text: &str) -> bool {
     let ok = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    (1..=MOST_NAME_BYTES).contains(&text.len()) && text.chars().all(ok)
+    (1..=MAX_NAME_BYTES).contains(&text.len()) && text.chars().all(ok)
 }
 
 /// Returns the name of this host without the characters that a node's name cannot have; `host` if
@@ -119,7 +119,7 @@ pub fn host_name() -> String {
 
 fn read(file: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(file)?.take(MOST_BYTES).read_to_string(&mut text)?;
+    File::open(file)?.take(MAX_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
 

@@ -44,14 +44,14 @@ mod thin;
 pub mod uplink;
 mod uuid;
 
-pub use agent::{Agent, AgentError, MOST_COMMANDS, MOST_DECLARED, MOST_PROBES};
+pub use agent::{Agent, AgentError, MAX_COMMANDS, MAX_DECLARED, MAX_PROBES};
 pub use application::{Application, Bits, Cell, Counter, Distribution, Gauge, Histogram};
 pub use clocks::Clocks;
 pub use config::{AgentConfig, AgentConfigError};
 pub use description::{CommandDescription, NodeDescription, ProbeDescription, Setting, fits, topic_of};
 pub use disk::{LockedFile, replace_file};
 pub use error::MeasureError;
-pub use identity::{Identity, IdentityError, MOST_NAME_BYTES, host_name};
+pub use identity::{Identity, IdentityError, MAX_NAME_BYTES, host_name};
 pub use plan::Plan;
 pub use polywire_derive::Probe;
 pub use probe::{Instrument, Measure, Moment, Parameter, Pdl, Probe, ProbeType, Samples, Settings};

@@ -17,13 +17,13 @@ use polywire::Message;
 pub const PACKETS: &str = "telemetry/packets";
 
 /// The maximum size of a payload in bytes.
-pub const MOST_PAYLOAD_BYTES: usize = 1 << 20;
+pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
 /// The maximum size of a stream's schema, and of its configuration document, in bytes.
-pub const MOST_DOCUMENT_BYTES: usize = 1 << 18;
+pub const MAX_DOCUMENT_BYTES: usize = 1 << 18;
 
 /// The maximum number of data packets of a node packet.
-pub const MOST_DATA_PACKETS: usize = 1 << 14;
+pub const MAX_DATA_PACKETS: usize = 1 << 14;
 
 /// The size of a node packet without its streams and data packets, in CDR, in bytes.
 const HEAD_BYTES: usize = 60;

@@ -8,7 +8,7 @@ use crate::{
     MeasureError, ProbeType, Settings, Thinning, Uuid,
     schedule::{LONGEST, SHORTEST},
     socket::DeclaredProbe,
-    uplink::{MOST_PRIORITY, Rule, RuleError},
+    uplink::{MAX_PRIORITY, Rule, RuleError},
 };
 
 /// The settings that probes of all types have.
@@ -93,7 +93,7 @@ impl Plan {
             "keep" => self.rule.keep = value.parse().map_err(|RuleError(expected)| wrong(expected))?,
             "batch" => self.rule.batch = value.parse().map_err(|RuleError(expected)| wrong(expected))?,
             "priority" => {
-                let priority = value.parse().ok().filter(|priority| *priority <= MOST_PRIORITY);
+                let priority = value.parse().ok().filter(|priority| *priority <= MAX_PRIORITY);
                 self.rule.priority = priority.ok_or_else(|| wrong("a number from 0 to 9"))?;
             }
             "wire" => {

@@ -7,7 +7,7 @@ use polywire::extend::layout::ValueRef;
 use crate::{MeasureError, Moment};
 
 /// The maximum number of rules of a thinning.
-const MOST_RULES: usize = 256;
+const MAX_RULES: usize = 256;
 
 /// The member with the time that rates cover. It differs in every sample and is not a measurement.
 const INTERVAL: &str = "interval_s";
@@ -60,7 +60,7 @@ impl FromStr for Thinning {
         for rule in text.split(',').filter(|rule| !["change", "line"].contains(rule)) {
             let (member, bound) = rule.split_once('=').ok_or_else(wrong)?;
             let bound: f64 = bound.parse().map_err(|_| wrong())?;
-            if member.is_empty() || !bound.is_finite() || bound < 0.0 || rules.len() == MOST_RULES {
+            if member.is_empty() || !bound.is_finite() || bound < 0.0 || rules.len() == MAX_RULES {
                 return Err(wrong());
             }
             match member {

@@ -18,7 +18,7 @@ use polywire::{
 use polywire_telemetry::{
     Agent, Clocks, Counter, Identity, Moment, Plan, Probe, Runner, Setting, Uuid,
     command::{
-        AUDIT, Action, AuditFile, AuditRecord, Command, CommandReply, MOST_SETTINGS, Reason, audit_qos, service_of,
+        AUDIT, Action, AuditFile, AuditRecord, Command, CommandReply, MAX_SETTINGS, Reason, audit_qos, service_of,
     },
     system::{self, Host},
     uplink::{Carrier, Memory, Uplink, UplinkOptions},
@@ -71,7 +71,7 @@ fn everything_that_is_wrong_is_told_and_nothing_changes() {
     assert_eq!(reasons(&agent.handle(&missing)), whole(Reason::UnknownProbe));
     let kept = Command { keep: true, ..set(&agent, &[("every", "1")]) };
     assert_eq!(reasons(&agent.handle(&kept)), whole(Reason::Impossible));
-    let many = Command { settings: vec![setting("every", "1"); MOST_SETTINGS + 1], ..several.clone() };
+    let many = Command { settings: vec![setting("every", "1"); MAX_SETTINGS + 1], ..several.clone() };
     assert_eq!(reasons(&agent.handle(&many)), whole(Reason::Impossible));
     let budget = Command { instance: String::new(), settings: vec![setting("budget", "1")], ..several };
     assert_eq!(reasons(&agent.handle(&budget)), [("budget".to_owned(), Reason::UnknownSetting)]);

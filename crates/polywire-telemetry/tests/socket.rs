@@ -14,7 +14,7 @@ use polywire::{
 use polywire_telemetry::{
     Agent, Identity, Moment, Plan, Runner, Setting,
     command::{AUDIT, Action, AuditRecord, Command, audit_qos},
-    socket::{LONGEST_CALL, MOST_CALLS, Socket},
+    socket::{LONGEST_CALL, MAX_CALLS, Socket},
     system::{self, Host},
 };
 use polywire_testing::{
@@ -38,13 +38,14 @@ impl Program {
         writeln!(self.0, "{line}").expect("written");
     }
 
-    fn told(&mut self) -> Value {
+    /// Reads a line of the node.
+    fn read(&mut self) -> Value {
         serde_json::from_str(&self.1.next().expect("a line").expect("a text")).expect("JSON")
     }
 
     fn declare(&mut self, probe: &str, example: &Value) -> Value {
         self.write(&json!({ "probe": probe, "example": example }));
-        self.told()
+        self.read()
     }
 }
 
@@ -145,7 +146,7 @@ fn the_node_describes_declared_probes_and_takes_commands_for_them() {
     assert_eq!((described.instance.as_str(), described.probe.as_str()), ("tank", "socket"));
     assert_eq!(described.uuid, "152a9bd8-6a03-4d4c-85ef-e720829573c4");
     assert_eq!((described.version.as_str(), described.pdl.as_str()), ("2.1", pdl));
-    assert_eq!(program.told()["type"], "Tank");
+    assert_eq!(program.read()["type"], "Tank");
     let uuid = agent.description().uuid;
     let mut set = |name: &str, value: &str| {
         let settings = vec![Setting { name: name.into(), value: value.into() }];
@@ -222,7 +223,7 @@ impl Program {
     fn with_tank(path: &str) -> Program {
         let mut program = Program::new(path);
         program.write(&json!({ "probe": "tank", "pdl": TANK }));
-        assert_eq!(program.told()["type"], "plant::Tank");
+        assert_eq!(program.read()["type"], "plant::Tank");
         program
     }
 }
@@ -249,18 +250,18 @@ fn operations_are_commands_whose_calls_the_program_answers() {
 
     // Several at once, and the answers in another order.
     let replies = [begin(1.0), begin(2.0), begin(3.0)];
-    let calls: Vec<Value> = (0..3).map(|_| program.told()).collect();
+    let calls: Vec<Value> = (0..3).map(|_| program.read()).collect();
     let request = json!({ "level": 1.0, "who": "ann" });
     assert_eq!(calls[0], json!({ "call": 1, "probe": "tank", "command": "drain", "request": request }));
     program.write(&json!({ "reply": 3, "value": { "return_": 30.0 } }));
     program.write(&json!({ "reply": 1, "error": "the valve is stuck" }));
     program.write(&json!({ "reply": 2, "value": { "return_": "much" } }));
-    assert_eq!(program.told()["error"], "value");
+    assert_eq!(program.read()["error"], "value");
     program.write(&json!({ "reply": 2, "value": { "return_": 20.0 } }));
     let outcomes = replies.map(outcome);
     assert_eq!(outcomes, [Err("the valve is stuck".to_owned()), Ok(20.0), Ok(30.0)]);
     program.write(&json!({ "reply": 2, "value": {} }));
-    assert_eq!(program.told()["error"], "reply");
+    assert_eq!(program.read()["error"], "reply");
     let records: Vec<AuditRecord> = (0..3).map(|_| audit.recv_timeout(SOON).expect("a record").value).collect();
     let stuck = records.iter().find(|record| !record.problem.is_empty()).expect("one has failed");
     assert_eq!((stuck.problem.as_str(), stuck.who.as_str()), ("the valve is stuck", "this process"));
@@ -268,13 +269,13 @@ fn operations_are_commands_whose_calls_the_program_answers() {
 
     // The program goes while calls are under way, then there is none, and then another one.
     let reply = begin(4.0);
-    program.told();
+    program.read();
     drop(program);
     assert_eq!(outcome(reply), Err("the program has gone before it replied; it may have done it".to_owned()));
     assert_eq!(outcome(begin(5.0)), Err("the program that declared the probe 'tank' has gone".to_owned()));
     let mut program = Program::with_tank(&path);
     let reply = begin(6.0);
-    assert_eq!(program.told()["call"], 1, "the numbers are those of a connection");
+    assert_eq!(program.read()["call"], 1, "the numbers are those of a connection");
     program.write(&json!({ "reply": 1, "value": { "return_": 60.0 } }));
     assert_eq!(outcome(reply), Ok(60.0));
     drop((runner, socket));
@@ -303,13 +304,13 @@ fn the_node_never_waits_for_a_program() {
     assert_eq!(short, [("tank.drain", "Drains. Returns what ran out"), ("tank.reset", "The operation reset")]);
     let taken = agent.add_command("tank.drain", "", |_: &Drain| Ok::<_, String>(Drained::default()));
     assert!(taken.is_err_and(|error| error.to_string() == "there is a command 'tank.drain' already"));
-    assert_eq!(program.told()["type"], "plant::Tank");
+    assert_eq!(program.read()["type"], "plant::Tank");
 
     // It does not answer: calls beyond the limit fail at once, the others when their time is over.
     let client = drains(wire);
     client.wait_for_server(SOON).expect("it is served");
     let begin = |level| client.request(&drain(level), LONGEST_CALL * 4).expect("sent");
-    let mut replies: Vec<Reply<Drained>> = (0..=MOST_CALLS).map(|_| begin(0.0)).collect();
+    let mut replies: Vec<Reply<Drained>> = (0..=MAX_CALLS).map(|_| begin(0.0)).collect();
     let refused = replies.pop().expect("the last one");
     let refused = std::thread::spawn(move || outcome(refused));
     until("it is refused", || {
@@ -318,20 +319,20 @@ fn the_node_never_waits_for_a_program() {
     });
     let refused = refused.join().expect("no panic");
     assert_eq!(refused, Err("the program has 16 calls under way already".to_owned()));
-    for number in 1..=MOST_CALLS {
-        assert_eq!(program.told()["call"], number);
+    for number in 1..=MAX_CALLS {
+        assert_eq!(program.read()["call"], number);
     }
     turn(&mut agent, LONGEST_CALL);
     for reply in replies {
         assert!(outcome(reply).is_err_and(|text| text.contains("has not replied within 60 s")));
     }
     program.write(&json!({ "reply": 1, "value": { "return_": 1.0 } }));
-    assert_eq!(program.told()["error"], "reply", "it is too late");
+    assert_eq!(program.read()["error"], "reply", "it is too late");
     let reply = begin(7.0);
     let answered = std::thread::spawn(move || outcome(reply));
     let asked = std::thread::spawn(move || {
-        assert_eq!(program.told()["call"], MOST_CALLS + 1);
-        program.write(&json!({ "reply": MOST_CALLS + 1, "value": { "return_": 7.0 } }));
+        assert_eq!(program.read()["call"], MAX_CALLS + 1);
+        program.write(&json!({ "reply": MAX_CALLS + 1, "value": { "return_": 7.0 } }));
         program
     });
     until("it is answered", || {
@@ -345,11 +346,11 @@ fn the_node_never_waits_for_a_program() {
     let reply = begin(8.0);
     let failed = std::thread::spawn(move || outcome(reply));
     let declares = std::thread::spawn(move || {
-        assert_eq!(program.told()["call"], MOST_CALLS + 2);
+        assert_eq!(program.read()["call"], MAX_CALLS + 2);
         program.write(&json!({ "probe": "tank", "example": { "level": 1.5 } }));
-        assert_eq!(program.told()["type"], "probes::tank");
-        program.write(&json!({ "reply": MOST_CALLS + 2, "value": {} }));
-        assert_eq!(program.told()["error"], "reply");
+        assert_eq!(program.read()["type"], "probes::tank");
+        program.write(&json!({ "reply": MAX_CALLS + 2, "value": {} }));
+        assert_eq!(program.read()["error"], "reply");
     });
     until("it fails", || {
         turn(&mut agent, tick);
@@ -371,16 +372,16 @@ fn the_node_never_waits_for_a_program() {
     let long = "x".repeat(126);
     for probe in ["pump", &long] {
         refused.write(&json!({ "probe": probe, "pdl": "probe P { real64 x; void go(); };" }));
-        let told = std::thread::spawn(move || {
-            let told = refused.told();
-            (refused, told)
+        let reader = std::thread::spawn(move || {
+            let line = refused.read();
+            (refused, line)
         });
         until("it is refused", || {
             turn(&mut agent, tick);
-            told.is_finished()
+            reader.is_finished()
         });
-        let (program, told) = told.join().expect("no panic");
-        assert_eq!(told["error"], "refused", "{told}");
+        let (program, line) = reader.join().expect("no panic");
+        assert_eq!(line["error"], "refused", "{line}");
         refused = program;
     }
     assert_eq!(agent.description().probes.len(), 2, "the clock and the tank");
@@ -399,7 +400,7 @@ fn rules_of_access_name_the_commands_of_programs() {
     let client = drains(&wire("connect"));
     client.wait_for_server(SOON).expect("it is served");
     let reply = client.request(&drain(1.0), SOON).expect("sent");
-    program.told();
+    program.read();
     program.write(&json!({ "reply": 1, "value": { "return_": 10.0 } }));
     assert_eq!(outcome(reply), Ok(10.0));
     let reset: Client<Reset, ResetDone> = Node::new()
@@ -416,6 +417,6 @@ fn rules_of_access_name_the_commands_of_programs() {
     assert!(matches!(&denied, Err(CallError::Denied { reason }) if reason.contains("request")), "{denied:?}");
     // The program has not seen it.
     program.write(&json!({ "probe": "tank", "value": 7 }));
-    assert_eq!(program.told()["error"], "value");
+    assert_eq!(program.read()["error"], "value");
     drop((runner, socket));
 }

@@ -18,7 +18,7 @@ use polywire_idl::{Compiler, Dialect};
 use polywire_telemetry::{
     Agent, Clocks, Identity, Moment, NodeDescription, Plan, Setting, Thinner, Uuid,
     command::{AuditRecord, Command, CommandReply},
-    intake::{Intake, IntakeLimits, Position, Rejection, Sample, Taken},
+    intake::{AcceptedPacket, Intake, IntakeLimits, Position, Rejection, Sample},
     packet::{DataPacket, NodePacket, PACKETS, PacketReply, Reduction, StreamDescription},
     system::{self, Host},
     uplink::{Batch, Carrier, Memory, Rule, SegmentId, Storage, Uplink, UplinkOptions, UplinkSample},
@@ -194,17 +194,17 @@ impl World {
             return self.fail();
         }
         let reply = match self.intake.take(&packet, Some(NODE)) {
-            Ok(taken) if fate == 2 => {
+            Ok(accepted) if fate == 2 => {
                 self.intake.failed();
                 // It may try again without a restart, unless the packet before is lost as well.
                 match self.intake.take(&packet, Some(NODE)) {
-                    Ok(again) => assert_eq!(again.samples.len(), taken.samples.len()),
+                    Ok(again) => assert_eq!(again.samples.len(), accepted.samples.len()),
                     Err(rejection) => assert!(rejection == Rejection::OutOfOrder && packet.follows != 0),
                 }
                 self.restart_collector();
                 None
             }
-            Ok(Taken { samples, ticket }) => {
+            Ok(AcceptedPacket { samples, ticket }) => {
                 self.stored.extend(samples);
                 self.intake.stored(ticket);
                 Some(PacketReply::default())
@@ -525,7 +525,7 @@ fn a_budget_is_kept_and_the_important_comes() {
         let Some(packet) = world.uplink.poll(world.now) else { continue };
         sent += packet.bytes();
         most = most.max(packet.reduction);
-        let Taken { samples, ticket } = world.intake.take(&packet, None).expect("taken");
+        let AcceptedPacket { samples, ticket } = world.intake.take(&packet, None).expect("accepted");
         assert!(samples.iter().all(|sample| sample.reduction() == packet.reduction));
         world.stored.extend(samples);
         world.intake.stored(ticket);
@@ -551,11 +551,11 @@ fn nodes_that_lie_are_refused() {
     let packet =
         |node: u8, streams, packets| NodePacket { node: [node; 16], start: 1, streams, packets, ..Default::default() };
     let mut take = |packet: NodePacket, from: Option<u8>| {
-        let taken = intake.take(&packet, from.map(|from| Uuid([from; 16])))?;
-        intake.stored(taken.ticket);
-        Ok(taken.samples.len())
+        let accepted = intake.take(&packet, from.map(|from| Uuid([from; 16])))?;
+        intake.stored(accepted.ticket);
+        Ok(accepted.samples.len())
     };
-    let wrong = |taken: Result<usize, Rejection>, text: &str| match taken {
+    let wrong = |accepted: Result<usize, Rejection>, text: &str| match accepted {
         Err(Rejection::Wrong(problem)) => assert!(problem.contains(text), "{problem}"),
         other => panic!("{other:?}"),
     };
@@ -578,7 +578,7 @@ fn nodes_that_lie_are_refused() {
     wrong(take(packet(1, vec![], vec![data(0, u64::MAX)]), None), "no sample has the number");
     wrong(take(packet(1, (1..3).map(|n| stream(n, "b")).collect(), vec![]), None), "at most 2 streams");
     wrong(take(packet(1, vec![], vec![data(0, 0); (1 << 14) + 1]), None), "at most 16384");
-    // Nothing of a packet that is refused was taken.
+    // Nothing of a packet that is refused was accepted.
     let big = DataPacket { payload: vec![0; (1 << 20) + 1], ..data(0, 8) };
     wrong(take(packet(1, vec![], vec![data(0, 7), big]), None), "at most 1048576 bytes");
     assert_eq!(take(packet(1, vec![], vec![data(0, 7), data(0, u64::MAX - 1)]), None), Ok(2));
@@ -605,21 +605,22 @@ fn a_node_that_starts_again_and_again_costs_no_more() {
         packets: vec![DataPacket::default()],
         ..NodePacket::default()
     };
-    let taken: Vec<Taken> = (0..100).map(|start| intake.take(&packet(start), None).expect("taken")).collect();
-    assert!(taken.iter().all(|taken| taken.samples.len() == 1));
-    intake.stored(taken[99].ticket);
+    let accepted: Vec<AcceptedPacket> =
+        (0..100).map(|start| intake.take(&packet(start), None).expect("accepted")).collect();
+    assert!(accepted.iter().all(|accepted| accepted.samples.len() == 1));
+    intake.stored(accepted[99].ticket);
     assert_eq!((intake.positions().count(), intake.pending()), (16, 0));
-    (100..200).for_each(|start| drop(intake.take(&packet(start), None).expect("taken")));
+    (100..200).for_each(|start| drop(intake.take(&packet(start), None).expect("accepted")));
     intake.failed();
-    assert_eq!(intake.take(&packet(199), None).expect("taken").samples.len(), 1);
+    assert_eq!(intake.take(&packet(199), None).expect("accepted").samples.len(), 1);
     // Streams that a restart recalls are described again, and count once.
-    let positions: Vec<Position> = taken.iter().map(|taken| taken.samples[0].position()).collect();
+    let positions: Vec<Position> = accepted.iter().map(|accepted| accepted.samples[0].position()).collect();
     positions.into_iter().for_each(|position| intake.recall(position));
     assert_eq!(intake.take(&packet(99), None).expect("known").samples.len(), 0);
 }
 
 #[test]
-fn a_hundred_thousand_probes_are_taken_and_more_are_refused() {
+fn a_hundred_thousand_probes_are_accepted_and_more_are_refused() {
     const NODES: u32 = 25;
     const PROBES: u32 = 4000;
     let mut intake = Intake::new(IntakeLimits { streams: (NODES * PROBES) as usize, ..IntakeLimits::default() });
@@ -635,11 +636,11 @@ fn a_hundred_thousand_probes_are_taken_and_more_are_refused() {
     };
     for sequence in 0..3 {
         for (node, first) in (0..NODES).flat_map(|node| (0..PROBES).step_by(1000).map(move |first| (node, first))) {
-            let taken = intake.take(&packet(node, first, sequence, sequence == 0), None).expect("taken");
-            assert!(taken.samples.len() == 1000 && taken.samples.iter().all(|sample| sample.missing() == 0));
+            let accepted = intake.take(&packet(node, first, sequence, sequence == 0), None).expect("accepted");
+            assert!(accepted.samples.len() == 1000 && accepted.samples.iter().all(|sample| sample.missing() == 0));
             // They share one type, and its programs.
-            assert_eq!(taken.samples[999].decode().expect("decoded").f64("level"), Ok(1.5));
-            intake.stored(taken.ticket);
+            assert_eq!(accepted.samples[999].decode().expect("decoded").f64("level"), Ok(1.5));
+            intake.stored(accepted.ticket);
         }
     }
     assert_eq!(intake.positions().count(), (NODES * PROBES) as usize);
@@ -648,7 +649,7 @@ fn a_hundred_thousand_probes_are_taken_and_more_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_decoded_is_taken_all_the_same() {
+fn what_cannot_be_decoded_is_accepted_all_the_same() {
     let mut intake = Intake::new(IntakeLimits::default());
     let streams = vec![
         StreamDescription { number: 0, ..description("a", "cdr") },
@@ -657,7 +658,7 @@ fn what_cannot_be_decoded_is_taken_all_the_same() {
     ];
     let data = |stream| DataPacket { stream, sequence: 0, time_ns: 2_000_000_000, payload: vec![0; 3] };
     let packet = NodePacket { streams, packets: (0..3).map(data).collect(), ..Default::default() };
-    let samples = intake.take(&packet, None).expect("taken").samples;
+    let samples = intake.take(&packet, None).expect("accepted").samples;
     let errors: Vec<String> = samples.iter().map(|sample| sample.decode().expect_err("wrong").to_string()).collect();
     assert_eq!((errors.len(), errors[1].as_str()), (3, "unknown codec 'nothing'"));
     assert_eq!(intake.status().ahead, 3);
@@ -674,7 +675,7 @@ fn every_format_passes_through() {
             packets: vec![DataPacket { payload: payload.clone(), ..Default::default() }],
             ..Default::default()
         };
-        let samples = intake.take(&packet, None).expect("taken").samples;
+        let samples = intake.take(&packet, None).expect("accepted").samples;
         assert_eq!(samples[0].payload(), payload);
         let value = samples[0].decode().expect("decoded");
         assert_eq!((value.f64("level"), value.u64("number")), (Ok(2.5), Ok(7)), "{}", codec.name());
@@ -747,7 +748,7 @@ fn an_agent_keeps_samples_and_says_how_that_goes() {
     let (mut intake, mut formats, mut acknowledged) = (Intake::new(IntakeLimits::default()), Vec::new(), 0);
     while formats.len() < 3 || acknowledged < 4 {
         let request = service.recv_timeout(Duration::from_secs(120)).expect("a packet");
-        let Taken { samples, ticket } = intake.take(request.value(), None).expect("taken");
+        let AcceptedPacket { samples, ticket } = intake.take(request.value(), None).expect("accepted");
         for sample in samples {
             let (stream, value) = (sample.stream().clone(), sample.decode().expect("decoded"));
             match stream.description().instance.as_str() {
@@ -790,12 +791,12 @@ proptest! {
     /// Whatever nodes send: a sample is given again only if the owner has lost it, and the intake
     /// stays within its limits.
     #[test]
-    fn any_packets_are_taken_or_refused(steps in prop::collection::vec((any_packet(), 0u8..4), 1..60)) {
+    fn any_packets_are_accepted_or_refused(steps in prop::collection::vec((any_packet(), 0u8..4), 1..60)) {
         let limits = IntakeLimits { nodes: 2, streams: 12, streams_of_a_start: 3, kinds: 2, document_bytes: 1000 };
         let mut intake = Intake::new(limits);
         let (mut latest, mut pending) = (BTreeMap::new(), Vec::new());
         for (packet, fate) in steps {
-            let Ok(Taken { samples, ticket }) = intake.take(&packet, None) else { continue };
+            let Ok(AcceptedPacket { samples, ticket }) = intake.take(&packet, None) else { continue };
             pending.extend(samples.iter().map(Sample::position));
             samples.iter().for_each(|sample| drop(sample.decode()));
             match fate {

@@ -94,19 +94,19 @@ fn collector_process() {
     let service = node.service::<NodePacket, PacketReply>(PACKETS, Some(&wire)).expect("a service");
     let service: Service<NodePacket, PacketReply> = service.open().expect("opened");
     for request in service.iter() {
-        let taken = match intake.take(request.value(), None) {
-            Ok(taken) => taken,
+        let accepted = match intake.take(request.value(), None) {
+            Ok(accepted) => accepted,
             Err(rejection) => {
                 request.reply(&rejection.reply().expect("there is room")).expect("replied");
                 continue;
             }
         };
-        for sample in taken.samples {
+        for sample in accepted.samples {
             let Position { start, stream, sequence, .. } = sample.position();
             writeln!(log, "{start} {stream} {sequence} {:02x?}", sample.payload()).expect("written");
         }
         log.sync_data().expect("stored");
-        intake.stored(taken.ticket);
+        intake.stored(accepted.ticket);
         request.reply(&PacketReply::default()).expect("replied");
         println!("stored");
     }

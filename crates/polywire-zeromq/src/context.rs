@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The maximum number of sockets of a context.
-const MOST_SOCKETS: i32 = 16_384;
+const MAX_SOCKETS: i32 = 16_384;
 
 /// A context of libzmq, with its I/O thread. Clones refer to the same context. It ends when its
 /// last clone and its last socket are dropped. `inproc://` endpoints connect sockets of the same
@@ -42,7 +42,7 @@ impl Context {
         let context = NonNull::new(unsafe { raw::zmq_ctx_new() }).ok_or_else(Error::last)?;
         let context = Context(Arc::new(Owned(context)));
         // SAFETY: the context lives.
-        check(unsafe { raw::zmq_ctx_set(context.pointer(), raw::MAX_SOCKETS, MOST_SOCKETS) })?;
+        check(unsafe { raw::zmq_ctx_set(context.pointer(), raw::MAX_SOCKETS, MAX_SOCKETS) })?;
         Ok(context)
     }
 

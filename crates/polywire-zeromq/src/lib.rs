@@ -13,6 +13,6 @@ mod wait;
 pub use context::Context;
 pub use error::Error;
 pub use message::Message;
-pub use monitor::{Happening, Monitor};
+pub use monitor::{ConnectionEvent, Monitor};
 pub use socket::{Kind, Socket};
 pub use wait::{Wait, Waited, wait};

@@ -9,7 +9,7 @@ use crate::{error::Error, message::Message, raw, socket::Socket, wait::Wait};
 
 /// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum ConnectionEvent {
     /// A peer has connected, and the handshake has succeeded.
     Connected,
     /// A peer has disconnected.
@@ -50,24 +50,24 @@ impl Monitor {
     /// Returns the next event, or `None` if there is none. Does not wait.
     ///
     /// ```
-    /// use polywire_zeromq::{Context, Happening, Kind, wait};
+    /// use polywire_zeromq::{ConnectionEvent, Context, Kind, wait};
     /// let context = Context::new()?;
     /// let (publisher, subscriber) = (context.socket(Kind::XPub)?, context.socket(Kind::Sub)?);
     /// let monitor = subscriber.monitor()?;
     /// publisher.bind("tcp://127.0.0.1:*")?;
     /// subscriber.connect(&publisher.last_endpoint()?)?;
     /// wait(&[monitor.socket()], &[], std::time::Duration::from_secs(10))?;
-    /// assert_eq!(monitor.next()?, Some(Happening::Connected));
+    /// assert_eq!(monitor.next()?, Some(ConnectionEvent::Connected));
     /// # Ok::<(), polywire_zeromq::Error>(())
     /// ```
-    pub fn next(&self) -> Result<Option<Happening>, Error> {
+    pub fn next(&self) -> Result<Option<ConnectionEvent>, Error> {
         let (mut event, mut rest) = (Message::new(), Message::new());
         while self.0.receive(&mut event, Wait::No)? {
             while event.has_more() && self.0.receive(&mut rest, Wait::No)? && rest.has_more() {}
             let number = event.first_chunk().map(|number| i32::from(u16::from_ne_bytes(*number)));
             match number {
-                Some(raw::HANDSHAKE_SUCCEEDED) => return Ok(Some(Happening::Connected)),
-                Some(raw::DISCONNECTED) => return Ok(Some(Happening::Disconnected)),
+                Some(raw::HANDSHAKE_SUCCEEDED) => return Ok(Some(ConnectionEvent::Connected)),
+                Some(raw::DISCONNECTED) => return Ok(Some(ConnectionEvent::Disconnected)),
                 _ => {}
             }
         }

@@ -259,10 +259,10 @@ impl Socket {
     ///
     /// ```
     /// use polywire_zeromq::{Context, Kind};
-    /// Context::new()?.socket(Kind::XPub)?.set_most_waiting(1000)?;
+    /// Context::new()?.socket(Kind::XPub)?.set_high_water_mark(1000)?;
     /// # Ok::<(), polywire_zeromq::Error>(())
     /// ```
-    pub fn set_most_waiting(&self, messages: u32) -> Result<(), Error> {
+    pub fn set_high_water_mark(&self, messages: u32) -> Result<(), Error> {
         let messages = c_int::try_from(messages).unwrap_or(c_int::MAX);
         self.set(raw::SNDHWM, messages)?;
         self.set(raw::RCVHWM, messages)

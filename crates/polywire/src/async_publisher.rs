@@ -71,7 +71,7 @@ pub struct AsyncPublisherOf<C: Coding>(Arc<Shared<C>>);
 struct Shared<C: Coding> {
     publisher: PublisherOf<C>,
     state: Mutex<State<C::Value>>,
-    came: Condvar,
+    arrived: Condvar,
 }
 
 struct State<V> {
@@ -99,7 +99,7 @@ impl<C: Coding> PublisherOf<C> {
     /// Makes a publisher for asynchronous code. Fails if a thread cannot be started.
     pub fn into_async(self) -> Result<AsyncPublisherOf<C>, NodeError> {
         let state = State { waiting: VecDeque::new(), futures: Vec::new(), last: 0, closed: false };
-        let shared = Arc::new(Shared { publisher: self, state: Mutex::new(state), came: Condvar::new() });
+        let shared = Arc::new(Shared { publisher: self, state: Mutex::new(state), arrived: Condvar::new() });
         let working = shared.clone();
         let work = move || working.run();
         thread::Builder::new().name("pw-publish".into()).spawn(work).map_err(NodeError::Thread)?;
@@ -135,7 +135,7 @@ impl<C: Coding> Deref for AsyncPublisherOf<C> {
 impl<C: Coding> Drop for AsyncPublisherOf<C> {
     fn drop(&mut self) {
         self.0.lock().closed = true;
-        self.0.came.notify_all();
+        self.0.arrived.notify_all();
     }
 }
 
@@ -192,7 +192,7 @@ impl<'a, C: Coding> Job<'a, C> {
             state.futures.push((number, Progress::Waits(context.waker().clone())));
             drop(state);
             self.number = Some(number);
-            self.shared.came.notify_one();
+            self.shared.arrived.notify_one();
             return Poll::Pending;
         }
         let at = self.number.and_then(|number| state.futures.iter().position(|(other, _)| *other == number));
@@ -252,7 +252,7 @@ impl<C: Coding> Shared<C> {
 
     fn next(&self) -> Option<(u64, Values<C::Value>)> {
         let mut state = self.lock();
-        self.came.wait_while(&mut state, |state| state.waiting.is_empty() && !state.closed);
+        self.arrived.wait_while(&mut state, |state| state.waiting.is_empty() && !state.closed);
         state.waiting.pop_front()
     }
 

@@ -22,27 +22,27 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Extensions, Id128, Kind},
     frame::Start,
     layout::Record,
-    qos::{Durability, Liveliness, MOST_BRIDGES, Offer},
+    qos::{Durability, Liveliness, MAX_BRIDGES, Offer},
     ros::TypeHash,
     schema::Schema,
     topic::{Pattern, TopicError},
 };
 
-use self::history::{Conversion, Past};
+use self::history::{Conversion, ForwardedHistory};
 use crate::{
     Info,
     builtin::is_builtin,
     clock,
     coding::Dynamic,
     delta::Requests,
-    engine::{Held, Properties, Sent},
+    engine::{Properties, Sent, SharedPayload},
     error::NodeError,
     node::{Inner, Node, Place, PortEntry, Route, Slot, Source, Wake},
     publisher::{Core, Given, Role},
     stats::TopicStats,
     subscriber::decoding_route,
     wire::{Choice, Wire},
-    writers::{Follow, Missing, Turn, Writers},
+    writers::{Disposition, Follow, Missing, Writers},
 };
 
 /// The most messages, and bytes of payloads, of one writer that wait for earlier messages on other
@@ -83,7 +83,7 @@ pub struct BridgeBuilder {
 /// ```
 pub struct Bridge {
     node: Node,
-    ways: Vec<Arc<Way>>,
+    directions: Vec<Arc<Direction>>,
 }
 
 /// What a bridge has done.
@@ -174,8 +174,8 @@ impl BridgeBuilder {
     /// Makes the bridge.
     pub fn open(self) -> Bridge {
         let [a, b] = self.ends;
-        let way = |from: &Place, to: &Place, converts| {
-            Arc::new_cyclic(|this| Way {
+        let direction = |from: &Place, to: &Place, converts| {
+            Arc::new_cyclic(|this| Direction {
                 this: this.clone(),
                 node: self.node.clone(),
                 from: from.entry.clone(),
@@ -183,27 +183,27 @@ impl BridgeBuilder {
                 converts,
                 assumed: self.assumed.clone().map(|schema| (schema, from.wire.codec.clone())),
                 topics: self.topics.clone(),
-                twin: OnceLock::new(),
+                reverse: OnceLock::new(),
                 state: Mutex::default(),
                 writers: Arc::default(),
                 counts: Counts::default(),
             })
         };
-        let mut ways = vec![way(&a, &b, self.converts[1])];
+        let mut directions = vec![direction(&a, &b, self.converts[1])];
         if self.both {
-            let (there, back) = (ways[0].clone(), way(&b, &a, self.converts[0]));
-            let _ = (there.twin.set(Arc::downgrade(&back)), back.twin.set(Arc::downgrade(&there)));
-            ways.push(back);
+            let (there, back) = (directions[0].clone(), direction(&b, &a, self.converts[0]));
+            let _ = (there.reverse.set(Arc::downgrade(&back)), back.reverse.set(Arc::downgrade(&there)));
+            directions.push(back);
         }
-        ways.iter().for_each(|way| way.from.add_route(way.clone()));
-        Bridge { node: self.node, ways }
+        directions.iter().for_each(|direction| direction.from.add_route(direction.clone()));
+        Bridge { node: self.node, directions }
     }
 }
 
 impl Bridge {
     /// Returns what the bridge has done so far.
     pub fn status(&self) -> BridgeStatus {
-        let of = |at: usize| self.ways.get(at).map(|way| way.status()).unwrap_or_default();
+        let of = |at: usize| self.directions.get(at).map(|direction| direction.status()).unwrap_or_default();
         BridgeStatus { there: of(0), back: of(1) }
     }
 
@@ -215,9 +215,9 @@ impl Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        for way in &self.ways {
-            let route: Arc<dyn Route> = way.clone();
-            way.from.remove_route(&route);
+        for direction in &self.directions {
+            let route: Arc<dyn Route> = direction.clone();
+            direction.from.remove_route(&route);
         }
     }
 }
@@ -233,8 +233,8 @@ fn writer_of(announced: &Announcement) -> Writer {
 }
 
 /// One direction of a bridge.
-struct Way {
-    this: Weak<Way>,
+struct Direction {
+    this: Weak<Direction>,
     node: Node,
     from: Arc<PortEntry>,
     to: Place,
@@ -243,7 +243,7 @@ struct Way {
     assumed: Option<(Schema, Choice)>,
     topics: Vec<Pattern>,
     /// The other direction.
-    twin: OnceLock<Weak<Way>>,
+    reverse: OnceLock<Weak<Direction>>,
     state: Mutex<State>,
     writers: Arc<Writers<Waiting>>,
     counts: Counts,
@@ -256,7 +256,7 @@ struct State {
     /// Topics whose channels the other direction must decide on again.
     changed: BTreeSet<String>,
     /// The histories that this direction announces at the other end.
-    pasts: Vec<Weak<Past>>,
+    histories: Vec<Weak<ForwardedHistory>>,
     /// Topics with histories that are requested, or have arrived.
     asked: BTreeSet<String>,
 }
@@ -270,7 +270,7 @@ struct Counts {
     lost: AtomicU64,
 }
 
-impl Way {
+impl Direction {
     fn status(&self) -> WayStatus {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WayStatus {
@@ -291,7 +291,8 @@ impl Way {
     /// Records that this direction receives a writer, until the returned guard is dropped.
     fn hear(self: &Arc<Self>, source: &Source, hops: usize) -> Heard {
         let announced = &source.announcement;
-        let heard = Heard { way: self.clone(), writer: writer_of(announced), hops, topic: announced.topic.clone() };
+        let heard =
+            Heard { direction: self.clone(), writer: writer_of(announced), hops, topic: announced.topic.clone() };
         self.lock().heard.entry(heard.writer.clone()).or_default().push(hops);
         self.changed(&heard.topic);
         heard
@@ -300,26 +301,26 @@ impl Way {
     /// Makes the other direction decide again on the channels of a topic. This happens on the
     /// timer's thread, because this direction may be deciding at this moment.
     fn changed(&self, topic: &str) {
-        if self.twin.get().is_none() {
+        if self.reverse.get().is_none() {
             return;
         }
         self.lock().changed.insert(topic.into());
-        let this: Weak<Way> = self.this.clone();
+        let this: Weak<Direction> = self.this.clone();
         self.node.inner().timer.at(clock::now(), this);
     }
 
     /// Decides again, on the timer's thread, which histories of a topic are read.
     fn ask(&self, topic: &str) {
         self.lock().asked.insert(topic.into());
-        let this: Weak<Way> = self.this.clone();
+        let this: Weak<Direction> = self.this.clone();
         self.node.inner().timer.at(clock::now(), this);
     }
 
     /// Returns the histories that this direction announces at the other end.
-    fn pasts(&self) -> Vec<Arc<Past>> {
+    fn histories(&self) -> Vec<Arc<ForwardedHistory>> {
         let mut state = self.lock();
-        state.pasts.retain(|past| past.strong_count() > 0);
-        state.pasts.iter().filter_map(Weak::upgrade).collect()
+        state.histories.retain(|history| history.strong_count() > 0);
+        state.histories.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Counts a message by the result of sending it at the other end: `None` if it could not be
@@ -368,10 +369,11 @@ impl Way {
             wanted: AtomicBool::new(false),
             follow: Follow::new(&self.writers, announced, medium.ordered).with_gaps(offer.has_gaps),
             heard,
-            past: None,
+            history: None,
         };
         if offer.qos.durability == Durability::TransientLocal {
-            passing.past = Some(Past::open(self, announced, passing.heard.hops, offer, announcement, None)?);
+            passing.history =
+                Some(ForwardedHistory::open(self, announced, passing.heard.hops, offer, announcement, None)?);
         }
         Ok(Arc::new(passing))
     }
@@ -394,18 +396,25 @@ impl Way {
         let ids = (announced.writer, announced.incarnation);
         let places = (vec![self.to.clone()], Vec::new());
         let core = Core::open(node, announced.topic.clone(), ids, coding.clone(), offer.clone(), Role::Bridge, places);
-        let mut writer = Converted { core: core.map_err(|error| error.to_string())?, heard, past: None };
+        let mut writer = Converted { core: core.map_err(|error| error.to_string())?, heard, history: None };
         if offer.qos.durability == Durability::TransientLocal {
             let (announcement, alone) =
                 writer.core.announce().key_frames(&self.to.wire).map_err(|error| error.to_string())?;
             let conversion = Conversion::new(coding.clone(), alone);
-            writer.past = Some(Past::open(self, announced, writer.heard.hops, &offer, announcement, Some(conversion))?);
+            writer.history = Some(ForwardedHistory::open(
+                self,
+                announced,
+                writer.heard.hops,
+                &offer,
+                announcement,
+                Some(conversion),
+            )?);
         }
-        let way = self.clone();
+        let direction = self.clone();
         let convert = move |value: &Record, info: &Info| {
             let at = Start { sequence: info.sequence, timestamp_ns: info.timestamp_ns };
             let given = Given { at, key_hash: info.key_hash };
-            way.sent(info.bytes, writer.core.send_as(value, info.kind, Some(given)).ok());
+            direction.sent(info.bytes, writer.core.send_as(value, info.kind, Some(given)).ok());
         };
         self.decode(node, source, medium, schema, coding, convert)
     }
@@ -434,7 +443,7 @@ impl Way {
     }
 }
 
-impl Route for Way {
+impl Route for Direction {
     fn of_topic(&self, topic: &str) -> Option<Arc<dyn Route>> {
         let this: Arc<dyn Route> = self.this.upgrade().filter(|_| self.wants(topic))?;
         Some(this)
@@ -473,16 +482,16 @@ impl Route for Way {
 
     fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {
         if offer.history_of.is_some() {
-            return self.pasts().iter().any(|past| past.wants(announced, offer));
+            return self.histories().iter().any(|history| history.wants(announced, offer));
         }
         let own = self.node.hello().node;
         let writer = writer_of(announced);
         // A writer without an id that no bridge has forwarded is not one of the other end.
         let is_of_this_end = announced.writer.is_zero() && offer.via.is_empty();
-        let is_nearer = |twin: Arc<Way>| twin.nearest(&writer).is_some_and(|hops| hops <= offer.via.len());
-        let comes_from_there = || !is_of_this_end && self.twin.get().and_then(Weak::upgrade).is_some_and(is_nearer);
+        let is_nearer = |reverse: Arc<Direction>| reverse.nearest(&writer).is_some_and(|hops| hops <= offer.via.len());
+        let comes_from_there = || !is_of_this_end && self.reverse.get().and_then(Weak::upgrade).is_some_and(is_nearer);
         let is_beside = offer.is_auxiliary() || !offer.moved_to.is_empty();
-        !is_beside && offer.via.len() < MOST_BRIDGES && !offer.via.contains(&own) && !comes_from_there()
+        !is_beside && offer.via.len() < MAX_BRIDGES && !offer.via.contains(&own) && !comes_from_there()
     }
 
     /// Does nothing: a bridge stays at its endpoints.
@@ -499,9 +508,9 @@ impl Route for Way {
         let this = self.this.upgrade().ok_or("the bridge is going")?;
         let announced = &source.announcement;
         if offer.history_of.is_some() {
-            let past = this.pasts().into_iter().find(|past| past.wants(announced, offer));
-            let past = past.ok_or("nobody asks for the history any more")?;
-            return past.slot(&this, node, source, medium, schema);
+            let history = this.histories().into_iter().find(|history| history.wants(announced, offer));
+            let history = history.ok_or("nobody asks for the history any more")?;
+            return history.slot(&this, node, source, medium, schema);
         }
         let heard = this.hear(source, offer.via.len());
         let via = offer.via.iter().copied().chain([self.node.hello().node]).collect();
@@ -531,40 +540,40 @@ impl Route for Way {
     fn node_closed(&self) {}
 }
 
-impl Wake for Way {
+impl Wake for Direction {
     fn wake(&self) {
         self.writers.give_up(clock::now(), |missing, waiting| waiting.pass_on(self, missing));
         if self.writers.is_any_holding() {
             self.look_again();
         }
         let changed = std::mem::take(&mut self.lock().changed);
-        if let Some(twin) = self.twin.get().and_then(Weak::upgrade) {
-            changed.iter().for_each(|topic| twin.from.reconsider_topic(topic));
+        if let Some(reverse) = self.reverse.get().and_then(Weak::upgrade) {
+            changed.iter().for_each(|topic| reverse.from.reconsider_topic(topic));
         }
         let asked = std::mem::take(&mut self.lock().asked);
         for topic in asked {
-            let came = |past: &Arc<Past>| past.topic() == topic && past.has_come();
-            let came: Vec<_> = self.pasts().into_iter().filter(came).collect();
+            let arrived = |history: &Arc<ForwardedHistory>| history.topic() == topic && history.has_come();
+            let arrived: Vec<_> = self.histories().into_iter().filter(arrived).collect();
             // Leaves the history channels whose history has arrived, and opens those that are
             // requested. A history that arrives meanwhile is left by another call.
             self.from.reconsider_topic(&topic);
-            if came.iter().filter(|past| past.begins_again()).count() > 0 {
+            if arrived.iter().filter(|history| history.begins_again()).count() > 0 {
                 self.from.reconsider_topic(&topic);
             }
         }
     }
 }
 
-impl Way {
+impl Direction {
     fn look_again(&self) {
-        let this: Weak<Way> = self.this.clone();
+        let this: Weak<Direction> = self.this.clone();
         self.node.inner().timer.at(clock::now().saturating_add(crate::writers::LOOK_EVERY), this);
     }
 }
 
 /// Stands for a channel that a bridge forwards: an entry of `State::heard`.
 struct Heard {
-    way: Arc<Way>,
+    direction: Arc<Direction>,
     writer: Writer,
     hops: usize,
     topic: String,
@@ -572,7 +581,7 @@ struct Heard {
 
 impl Drop for Heard {
     fn drop(&mut self) {
-        let mut state = self.way.lock();
+        let mut state = self.direction.lock();
         if let Some(all) = state.heard.get_mut(&self.writer) {
             if let Some(at) = all.iter().position(|hops| *hops == self.hops) {
                 all.remove(at);
@@ -582,7 +591,7 @@ impl Drop for Heard {
             }
         }
         drop(state);
-        self.way.changed(&self.topic);
+        self.direction.changed(&self.topic);
     }
 }
 
@@ -591,7 +600,7 @@ struct Converted {
     core: Arc<Core<Dynamic>>,
     heard: Heard,
     /// The writer's history, if it keeps one.
-    past: Option<Arc<Past>>,
+    history: Option<Arc<ForwardedHistory>>,
 }
 
 impl Drop for Converted {
@@ -611,7 +620,7 @@ struct Passing {
     follow: Follow<Waiting>,
     heard: Heard,
     /// The writer's history, if it keeps one.
-    past: Option<Arc<Past>>,
+    history: Option<Arc<ForwardedHistory>>,
 }
 
 /// A message that waits for earlier messages on other channels.
@@ -638,58 +647,58 @@ impl Waiting {
         }
     }
 
-    fn pass_on(&self, way: &Way, missing: Missing) {
-        way.counts.lost.fetch_add(missing.count, Ordering::Relaxed);
+    fn pass_on(&self, direction: &Direction, missing: Missing) {
+        direction.counts.lost.fetch_add(missing.count, Ordering::Relaxed);
         let plain = Envelope::data(self.channel, self.start.sequence, self.start.timestamp_ns);
         // The extensions were parsed when the message arrived, so parsing cannot fail.
         let extensions = Extensions::parse(&self.extensions).unwrap_or_default();
         let envelope = Envelope { kind: self.kind, key_hash: self.key_hash, anchor: self.anchor, extensions, ..plain };
-        way.sent(self.payload.len(), way.to.entry.send(&envelope, &self.payload).ok());
-        way.to.entry.settle();
+        direction.sent(self.payload.len(), direction.to.entry.send(&envelope, &self.payload).ok());
+        direction.to.entry.settle();
     }
 }
 
 impl Passing {
     fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) {
-        let way = &self.heard.way;
+        let direction = &self.heard.direction;
         let envelope = Envelope { channel: self.channel, ..*envelope };
-        way.sent(payload.len(), way.to.entry.send(&envelope, payload).ok());
-        way.to.entry.settle();
+        direction.sent(payload.len(), direction.to.entry.send(&envelope, payload).ok());
+        direction.to.entry.settle();
     }
 
     fn release(&self) {
         while let Some((missing, waiting)) = self.follow.next() {
-            waiting.pass_on(&self.heard.way, missing);
+            waiting.pass_on(&self.heard.direction, missing);
         }
     }
 
     fn tell_lost(&self, missing: Missing) {
-        self.heard.way.counts.lost.fetch_add(missing.count, Ordering::Relaxed);
+        self.heard.direction.counts.lost.fetch_add(missing.count, Ordering::Relaxed);
     }
 }
 
 impl Slot for Passing {
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], _: usize, _: Option<Held<'_>>) {
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], _: usize, _: Option<SharedPayload<'_>>) {
         if envelope.anchor == Some(envelope.sequence) {
             self.wanted.store(false, Ordering::Relaxed);
         }
-        match self.follow.came(envelope.sequence) {
-            Turn::Now(missing) => {
+        match self.follow.on_message(envelope.sequence) {
+            Disposition::Deliver(missing) => {
                 self.tell_lost(missing);
                 self.send(envelope, payload);
                 if self.follow.done(envelope.sequence) {
                     self.release();
                 }
             }
-            Turn::Later => {
+            Disposition::Hold => {
                 let waiting = Waiting::of(self.channel, envelope, payload);
                 self.follow.hold(envelope.sequence, waiting, payload.len(), ROOM);
                 self.release();
-                self.heard.way.look_again();
+                self.heard.direction.look_again();
             }
             // Later messages of the channel may refer to it. Subscribers drop duplicates.
-            Turn::Never if self.is_stateful => self.send(envelope, payload),
-            Turn::Never => {}
+            Disposition::Drop if self.is_stateful => self.send(envelope, payload),
+            Disposition::Drop => {}
         }
     }
 
@@ -709,7 +718,7 @@ impl Slot for Passing {
     }
 
     fn lost(&self, sequence: u64, count: u64) {
-        self.tell_lost(self.follow.told(sequence, count));
+        self.tell_lost(self.follow.on_loss_report(sequence, count));
         self.release();
     }
 }
@@ -718,6 +727,6 @@ impl Drop for Passing {
     fn drop(&mut self) {
         self.tell_lost(self.follow.end());
         self.release();
-        self.heard.way.to.entry.retire(self.channel);
+        self.heard.direction.to.entry.retire(self.channel);
     }
 }

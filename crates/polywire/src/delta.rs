@@ -36,14 +36,14 @@ impl Requests {
 /// A publisher's end of a channel.
 pub(crate) struct Outgoing {
     writer: StatefulWriter,
-    came: Requests,
+    arrived: Requests,
     requests: KeyRequests,
 }
 
 impl Outgoing {
     pub(crate) fn new(state: State, mode: Mode, key_interval: u64, requests: Requests) -> Outgoing {
         let writer = StatefulWriter::new(state, mode, key_interval);
-        Outgoing { writer, came: requests, requests: KeyRequests::new(&Limits::default()) }
+        Outgoing { writer, arrived: requests, requests: KeyRequests::new(&Limits::default()) }
     }
 
     /// Encodes a message, and returns its anchor.
@@ -52,7 +52,7 @@ impl Outgoing {
         sequence: u64,
         encode: impl FnOnce(&mut State, bool) -> Result<(), E>,
     ) -> Result<Option<u64>, E> {
-        if self.came.take() {
+        if self.arrived.take() {
             self.requests.ask();
         }
         if self.requests.is_open() && self.requests.take(clock::now()) {

@@ -9,7 +9,7 @@ use polywire_core::{
 use polywire_derive::Message;
 
 /// The most publishers, and the most subscribers, in one description.
-const MOST: usize = 8192;
+const MAX_ENDPOINTS: usize = 8192;
 /// The most publishers that the description of a subscriber names.
 const MATCHES: usize = 1024;
 /// The most characters of a reason.
@@ -81,7 +81,7 @@ pub(crate) struct Refusal {
 /// Leaves out publishers, subscribers and matches that exceed the limits of a description.
 impl From<&NodeData> for Description {
     fn from(node: &NodeData) -> Description {
-        let left_out = |all: usize| all.saturating_sub(MOST);
+        let left_out = |all: usize| all.saturating_sub(MAX_ENDPOINTS);
         let omitted = left_out(node.publishers.len()) + left_out(node.subscribers.len());
         Description {
             id: node.id.0,
@@ -93,8 +93,8 @@ impl From<&NodeData> for Description {
             user: node.user.clone(),
             version: node.version.clone(),
             endpoints: node.endpoints.iter().map(Endpoint::from).collect(),
-            publishers: node.publishers.iter().take(MOST).map(Publisher::from).collect(),
-            subscribers: node.subscribers.iter().take(MOST).map(Subscriber::from).collect(),
+            publishers: node.publishers.iter().take(MAX_ENDPOINTS).map(Publisher::from).collect(),
+            subscribers: node.subscribers.iter().take(MAX_ENDPOINTS).map(Subscriber::from).collect(),
             omitted: u32::try_from(omitted).unwrap_or(u32::MAX),
         }
     }
@@ -245,12 +245,12 @@ mod tests {
 
     #[test]
     fn a_description_is_bounded() {
-        let publishers = vec![PublisherData::default(); MOST + 3];
+        let publishers = vec![PublisherData::default(); MAX_ENDPOINTS + 3];
         let reason = "x".repeat(REASON + 1);
         let refuses = vec![RefusalData { writer: Id128::ZERO, reason }; MATCHES + 1];
         let subscribers = vec![SubscriberData { refuses, ..SubscriberData::default() }];
         let node = Description::from(&NodeData { publishers, subscribers, ..NodeData::default() });
-        assert_eq!((node.publishers.len(), node.omitted), (MOST, 3));
+        assert_eq!((node.publishers.len(), node.omitted), (MAX_ENDPOINTS, 3));
         let refuses = &node.subscribers[0].refuses;
         assert_eq!((refuses.len(), refuses[0].reason.len()), (MATCHES, REASON));
     }

@@ -291,12 +291,12 @@ pub struct Events(Arc<Listener>);
 #[derive(Debug, Default)]
 struct Listener {
     wants_counts: bool,
-    told: Mutex<Told>,
-    came: Condvar,
+    pending: Mutex<PendingEvents>,
+    arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct PendingEvents {
     waiting: VecDeque<NodeEvent>,
     /// The node has been closed.
     is_over: bool,
@@ -304,21 +304,21 @@ struct Told {
 
 impl Listener {
     fn tell(&self, event: &NodeEvent) {
-        let waiting = &mut self.told.lock().waiting;
+        let waiting = &mut self.pending.lock().waiting;
         if waiting.len() == WAITING {
             waiting.pop_front();
         }
         waiting.push_back(event.clone());
-        self.came.notify_one();
+        self.arrived.notify_one();
     }
 
     fn end(&self) {
-        self.told.lock().is_over = true;
-        self.came.notify_all();
+        self.pending.lock().is_over = true;
+        self.arrived.notify_all();
     }
 }
 
-impl Told {
+impl PendingEvents {
     fn must_wait(&mut self) -> bool {
         self.waiting.is_empty() && !self.is_over
     }
@@ -328,21 +328,21 @@ impl Events {
     /// Waits for the next event. Returns `None` if no event waits and the node is closed
     /// ([`Node::close`](crate::Node::close)) or dropped.
     pub fn recv(&self) -> Option<NodeEvent> {
-        let mut told = self.0.told.lock();
-        self.0.came.wait_while(&mut told, Told::must_wait);
-        told.waiting.pop_front()
+        let mut pending = self.0.pending.lock();
+        self.0.arrived.wait_while(&mut pending, PendingEvents::must_wait);
+        pending.waiting.pop_front()
     }
 
     /// Waits for the next event, for at most `timeout`.
     pub fn recv_timeout(&self, timeout: Duration) -> Option<NodeEvent> {
-        let mut told = self.0.told.lock();
-        self.0.came.wait_while_for(&mut told, Told::must_wait, timeout);
-        told.waiting.pop_front()
+        let mut pending = self.0.pending.lock();
+        self.0.arrived.wait_while_for(&mut pending, PendingEvents::must_wait, timeout);
+        pending.waiting.pop_front()
     }
 
     /// Returns the next event, if one waits.
     pub fn try_recv(&self) -> Option<NodeEvent> {
-        self.0.told.lock().waiting.pop_front()
+        self.0.pending.lock().waiting.pop_front()
     }
 
     /// The events, as [`Events::recv`] returns them.

@@ -40,8 +40,8 @@ const REMEMBERED: usize = 1 << 16;
 const GAPS: usize = 1024;
 
 /// The samples that a publisher keeps for late joiners.
-pub(crate) struct Kept {
-    this: Weak<Kept>,
+pub(crate) struct HistoryCache {
+    this: Weak<HistoryCache>,
     entry: Weak<PortEntry>,
     depth: usize,
     lifespan: Option<Duration>,
@@ -89,11 +89,11 @@ pub(crate) struct KeptSample {
     pub(crate) channel: ChannelId,
 }
 
-impl Kept {
+impl HistoryCache {
     /// Makes the history that the policies require, for the subscribers on this port.
-    pub(crate) fn new(entry: &Arc<PortEntry>, qos: &Qos) -> Arc<Kept> {
+    pub(crate) fn new(entry: &Arc<PortEntry>, qos: &Qos) -> Arc<HistoryCache> {
         let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
-        Arc::new_cyclic(|this| Kept {
+        Arc::new_cyclic(|this| HistoryCache {
             this: this.clone(),
             entry: Arc::downgrade(entry),
             depth: match qos.history {
@@ -111,7 +111,7 @@ impl Kept {
 
     /// Takes over the samples of another history, at another port. `open` opens the channel that
     /// replaces a channel of the other history.
-    pub(crate) fn take_over(&self, other: &Kept, mut open: impl FnMut(ChannelId) -> Option<HistoryChannel>) {
+    pub(crate) fn take_over(&self, other: &HistoryCache, mut open: impl FnMut(ChannelId) -> Option<HistoryChannel>) {
         let (channels, samples) = {
             let cache = other.cache();
             (cache.channels.clone(), cache.samples.clone())
@@ -239,7 +239,7 @@ impl Kept {
     }
 
     /// Begins a replay. Returns its channels, and the sequence number of its first message. `None`
-    /// after [`Kept::close`].
+    /// after [`HistoryCache::close`].
     fn begin(&self) -> Option<(Vec<HistoryChannel>, u64)> {
         let mut cache = self.cache();
         let first = cache.replayed + 1;
@@ -272,7 +272,7 @@ impl Kept {
     }
 }
 
-impl Replay for Kept {
+impl Replay for HistoryCache {
     /// Replays on a separate thread, because sending may block. Requests that arrive meanwhile are
     /// served together, after a pause.
     fn request(&self) {
@@ -285,16 +285,16 @@ impl Replay for Kept {
         }
         let this = self.this.clone();
         let serve = move || {
-            while let Some(kept) = this.upgrade() {
+            while let Some(history) = this.upgrade() {
                 {
-                    let mut work = kept.work();
+                    let mut work = history.work();
                     if !std::mem::take(&mut work.requested) {
                         work.running = false;
                         return;
                     }
                 }
-                kept.replay();
-                drop(kept);
+                history.replay();
+                drop(history);
                 thread::sleep(PAUSE);
             }
         };
@@ -309,16 +309,16 @@ impl Replay for Kept {
 pub(crate) type Writer = (Id128, u64);
 
 /// The identity of a history channel at a subscriber: the number of the link, and the writer's id.
-pub(crate) type Bringer = (u64, Id128);
+pub(crate) type HistoryId = (u64, Id128);
 
 /// Returns the identity of the history channel with this announcement.
-pub(crate) fn bringer(source: &Source) -> Bringer {
+pub(crate) fn history_id(source: &Source) -> HistoryId {
     (source.link.id.0, source.announcement.writer)
 }
 
 /// A subscriber's state for the histories of its writers. While a history is missing, the
 /// subscriber holds back what the writer publishes, so that all messages are delivered in order.
-pub(crate) struct Gates<T>(BTreeMap<Writer, Gate<T>>);
+pub(crate) struct HistoryBarriers<T>(BTreeMap<Writer, HistoryBarrier<T>>);
 
 /// The most writers without an open channel that are remembered.
 const GONE: usize = 1024;
@@ -327,25 +327,25 @@ const GONE: usize = 1024;
 const REFUSED: usize = 256;
 
 /// Messages that no longer wait for a history. The thread that gets the items delivers them and
-/// then calls [`Gates::handed`]. Messages that another thread receives meanwhile are delivered
-/// after them.
+/// then calls [`HistoryBarriers::handed`]. Messages that another thread receives meanwhile are
+/// delivered after them.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Passed<T> {
+pub(crate) struct Released<T> {
     /// The messages to deliver now.
     pub(crate) items: Vec<T>,
     /// Messages that arrived neither as they were published nor with the history.
     pub(crate) lost: u64,
 }
 
-struct Gate<T> {
+struct HistoryBarrier<T> {
     /// The number of open channels of the writer, apart from history channels.
     open: usize,
     /// Since when the subscriber waits for the history; `None` if it does not wait.
     waiting: Option<Duration>,
     /// The number of the replay that each open history channel carries now.
-    replays: BTreeMap<Bringer, u64>,
+    replays: BTreeMap<HistoryId, u64>,
     /// History channels that cannot be read.
-    refused: BTreeSet<Bringer>,
+    refused: BTreeSet<HistoryId>,
     /// The replay that the subscriber takes, by link and number. It was received from its
     /// beginning, on all its channels.
     taken: Option<(u64, u64)>,
@@ -366,15 +366,15 @@ struct Gate<T> {
     gaps: BTreeMap<u64, (u64, u64)>,
 }
 
-impl<T> Default for Gates<T> {
+impl<T> Default for HistoryBarriers<T> {
     fn default() -> Self {
-        Gates(BTreeMap::new())
+        HistoryBarriers(BTreeMap::new())
     }
 }
 
-impl<T> Default for Gate<T> {
+impl<T> Default for HistoryBarrier<T> {
     fn default() -> Self {
-        Gate {
+        HistoryBarrier {
             open: 0,
             waiting: None,
             replays: BTreeMap::new(),
@@ -391,65 +391,65 @@ impl<T> Default for Gate<T> {
     }
 }
 
-impl<T> Default for Passed<T> {
+impl<T> Default for Released<T> {
     fn default() -> Self {
-        Passed { items: Vec::new(), lost: 0 }
+        Released { items: Vec::new(), lost: 0 }
     }
 }
 
-impl<T> From<Vec<T>> for Passed<T> {
-    fn from(items: Vec<T>) -> Passed<T> {
-        Passed { items, lost: 0 }
+impl<T> From<Vec<T>> for Released<T> {
+    fn from(items: Vec<T>) -> Released<T> {
+        Released { items, lost: 0 }
     }
 }
 
-impl<T> Gates<T> {
+impl<T> HistoryBarriers<T> {
     /// Opens a channel of the writer. The history is needed if this is the writer's only channel. A
     /// writer that numbers `anew` may have other messages with numbers that it had before.
     pub(crate) fn open(&mut self, writer: Writer, now: Duration, anew: bool) {
         if self.0.len() > GONE {
-            let is_gone = |gate: &Gate<T>| gate.open == 0 && gate.waiting.is_none();
-            let gone = self.0.iter().find(|(_, gate)| is_gone(gate)).map(|(writer, _)| *writer);
+            let is_gone = |barrier: &HistoryBarrier<T>| barrier.open == 0 && barrier.waiting.is_none();
+            let gone = self.0.iter().find(|(_, barrier)| is_gone(barrier)).map(|(writer, _)| *writer);
             gone.map(|writer| self.0.remove(&writer));
         }
-        let gate = self.0.entry(writer).or_default();
-        gate.open += 1;
-        if gate.open == 1 {
-            gate.waiting = Some(now);
+        let barrier = self.0.entry(writer).or_default();
+        barrier.open += 1;
+        if barrier.open == 1 {
+            barrier.waiting = Some(now);
             if anew {
-                (gate.last, gate.replayed) = Default::default();
+                (barrier.last, barrier.replayed) = Default::default();
             }
         }
     }
 
     /// Ends a channel of the writer. Returns the held messages if it was the last one. If its link
     /// broke, the history may arrive over another link, so a wait for it continues.
-    pub(crate) fn close(&mut self, writer: Writer, broke: bool) -> Passed<T> {
+    pub(crate) fn close(&mut self, writer: Writer, broke: bool) -> Released<T> {
         let waits_on = broke && self.0.len() <= GONE;
-        let Some(gate) = self.0.get_mut(&writer) else { return Passed::default() };
-        gate.open = gate.open.saturating_sub(1);
-        match gate.open {
-            0 if waits_on && gate.waiting.is_some() => (gate.taken, gate.again) = (None, false),
-            0 => return gate.end(),
+        let Some(barrier) = self.0.get_mut(&writer) else { return Released::default() };
+        barrier.open = barrier.open.saturating_sub(1);
+        match barrier.open {
+            0 if waits_on && barrier.waiting.is_some() => (barrier.taken, barrier.again) = (None, false),
+            0 => return barrier.end(),
             _ => {}
         }
-        Passed::default()
+        Released::default()
     }
 
     /// Records that messages did not arrive as they were published. Returns how many of them count
     /// as lost now: the history has not delivered them, and will not.
     pub(crate) fn missing(&mut self, writer: Writer, missing: Missing) -> u64 {
-        self.0.get_mut(&writer).map_or(missing.count, |gate| gate.missing(missing))
+        self.0.get_mut(&writer).map_or(missing.count, |barrier| barrier.missing(missing))
     }
 
     /// Checks whether the history of the writer is missing.
     pub(crate) fn is_waiting(&self, writer: Writer) -> bool {
-        self.0.get(&writer).is_some_and(|gate| gate.waiting.is_some())
+        self.0.get(&writer).is_some_and(|barrier| barrier.waiting.is_some())
     }
 
     /// Checks whether any history is missing.
     pub(crate) fn is_any_waiting(&self) -> bool {
-        self.0.values().any(|gate| gate.waiting.is_some())
+        self.0.values().any(|barrier| barrier.waiting.is_some())
     }
 
     /// Takes a message as it was published. Returns the messages to deliver now. The second value
@@ -461,39 +461,39 @@ impl<T> Gates<T> {
         item: T,
         bytes: usize,
         room: (usize, usize),
-    ) -> (Passed<T>, bool) {
-        let Some(gate) = self.0.get_mut(&writer) else { return (vec![item].into(), false) };
-        if gate.waiting.is_none() && gate.busy.is_none() {
-            let is_new = !gate.replayed.remove(&number);
-            gate.last = gate.last.max(Some(number));
-            return (gate.hand(Vec::from_iter(is_new.then_some(item)).into()), false);
+    ) -> (Released<T>, bool) {
+        let Some(barrier) = self.0.get_mut(&writer) else { return (vec![item].into(), false) };
+        if barrier.waiting.is_none() && barrier.busy.is_none() {
+            let is_new = !barrier.replayed.remove(&number);
+            barrier.last = barrier.last.max(Some(number));
+            return (barrier.hand(Vec::from_iter(is_new.then_some(item)).into()), false);
         }
-        gate.held.push_back((number, item, bytes));
-        gate.bytes = gate.bytes.saturating_add(bytes);
-        match gate.waiting.is_some() && gate.is_full(room) {
-            true => (gate.end(), true),
-            false => (Passed::default(), false),
+        barrier.held.push_back((number, item, bytes));
+        barrier.bytes = barrier.bytes.saturating_add(bytes);
+        match barrier.waiting.is_some() && barrier.is_full(room) {
+            true => (barrier.end(), true),
+            false => (Released::default(), false),
         }
     }
 
     /// Checks whether another thread delivers, and so much is held behind it that the next message
     /// must wait.
     pub(crate) fn is_crowded(&self, writer: Writer, room: (usize, usize)) -> bool {
-        self.is_busy(writer) && self.0.get(&writer).is_some_and(|gate| gate.is_full(room))
+        self.is_busy(writer) && self.0.get(&writer).is_some_and(|barrier| barrier.is_full(room))
     }
 
     /// Checks whether another thread delivers messages that were held.
     pub(crate) fn is_busy(&self, writer: Writer) -> bool {
-        let busy = self.0.get(&writer).and_then(|gate| gate.busy);
+        let busy = self.0.get(&writer).and_then(|barrier| barrier.busy);
         busy.is_some_and(|thread| thread != thread::current().id())
     }
 
     /// Records that the last given messages were delivered. Returns those that arrived meanwhile.
     pub(crate) fn handed(&mut self, writer: Writer) -> Vec<T> {
-        let Some(gate) = self.0.get_mut(&writer) else { return Vec::new() };
-        gate.busy = None;
-        match gate.waiting {
-            None => gate.release().items,
+        let Some(barrier) = self.0.get_mut(&writer) else { return Vec::new() };
+        barrier.busy = None;
+        match barrier.waiting {
+            None => barrier.release().items,
             Some(_) => Vec::new(),
         }
     }
@@ -501,94 +501,100 @@ impl<T> Gates<T> {
     /// Records that a replay begins on a history channel. `ids` are the ids of all its channels.
     /// The subscriber takes the replay if it has begun on all of them that can be read. Otherwise
     /// it was sent for another subscriber, and only a part of it arrives.
-    pub(crate) fn begin(&mut self, writer: Writer, from: Bringer, replay: u64, ids: &[[u8; 16]]) {
-        let Some(gate) = self.0.get_mut(&writer) else { return };
-        gate.replays.insert(from, replay);
+    pub(crate) fn begin(&mut self, writer: Writer, from: HistoryId, replay: u64, ids: &[[u8; 16]]) {
+        let Some(barrier) = self.0.get_mut(&writer) else { return };
+        barrier.replays.insert(from, replay);
         let is_ready = |id: &[u8; 16]| {
-            let bringer = (from.0, Id128(*id));
-            gate.replays.get(&bringer) == Some(&replay) || gate.refused.contains(&bringer)
+            let history_id = (from.0, Id128(*id));
+            barrier.replays.get(&history_id) == Some(&replay) || barrier.refused.contains(&history_id)
         };
-        if ids.iter().all(is_ready) && gate.waiting.is_some() && gate.taken.is_none_or(|(link, _)| link == from.0) {
-            (gate.taken, gate.again) = (Some((from.0, replay)), false);
+        if ids.iter().all(is_ready) && barrier.waiting.is_some() && barrier.taken.is_none_or(|(link, _)| link == from.0)
+        {
+            (barrier.taken, barrier.again) = (Some((from.0, replay)), false);
         }
     }
 
     /// Records that a history channel of the writer cannot be read.
-    pub(crate) fn refuse(&mut self, writer: Writer, from: Bringer) {
-        if let Some(gate) = self.0.get_mut(&writer) {
-            if gate.refused.len() == REFUSED {
-                gate.refused.pop_first();
+    pub(crate) fn refuse(&mut self, writer: Writer, from: HistoryId) {
+        if let Some(barrier) = self.0.get_mut(&writer) {
+            if barrier.refused.len() == REFUSED {
+                barrier.refused.pop_first();
             }
-            gate.refused.insert(from);
+            barrier.refused.insert(from);
         }
     }
 
     /// Records that a history channel of the writer has ended, or is read no more.
-    pub(crate) fn leave(&mut self, writer: Writer, from: Bringer) {
-        if let Some(gate) = self.0.get_mut(&writer) {
-            let replay = gate.replays.remove(&from).map(|replay| (from.0, replay));
-            gate.taken = gate.taken.filter(|taken| Some(*taken) != replay);
+    pub(crate) fn leave(&mut self, writer: Writer, from: HistoryId) {
+        if let Some(barrier) = self.0.get_mut(&writer) {
+            let replay = barrier.replays.remove(&from).map(|replay| (from.0, replay));
+            barrier.taken = barrier.taken.filter(|taken| Some(*taken) != replay);
         }
     }
 
     /// Takes a sample of the history. Returns the messages to deliver now: first those published
     /// before it.
-    pub(crate) fn replayed(&mut self, writer: Writer, from: Bringer, number: u64, item: T) -> Passed<T> {
-        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.takes(from)) else { return Passed::default() };
+    pub(crate) fn replayed(&mut self, writer: Writer, from: HistoryId, number: u64, item: T) -> Released<T> {
+        let Some(barrier) = self.0.get_mut(&writer).filter(|barrier| barrier.takes(from)) else {
+            return Released::default();
+        };
         let mut out = Vec::new();
-        while let Some((before, held, bytes)) = gate.held.pop_front_if(|(held, ..)| *held <= number) {
-            gate.bytes = gate.bytes.saturating_sub(bytes);
-            if before < number && Some(before) > gate.last {
-                gate.last = Some(before);
+        while let Some((before, held, bytes)) = barrier.held.pop_front_if(|(held, ..)| *held <= number) {
+            barrier.bytes = barrier.bytes.saturating_sub(bytes);
+            if before < number && Some(before) > barrier.last {
+                barrier.last = Some(before);
                 out.push(held);
             }
         }
-        if Some(number) > gate.last {
-            gate.last = Some(number);
-            if gate.replayed.len() == REMEMBERED {
-                gate.replayed.pop_first();
+        if Some(number) > barrier.last {
+            barrier.last = Some(number);
+            if barrier.replayed.len() == REMEMBERED {
+                barrier.replayed.pop_first();
             }
-            gate.replayed.insert(number);
-            gate.fill(number);
+            barrier.replayed.insert(number);
+            barrier.fill(number);
             out.push(item);
         }
-        gate.hand(out.into())
+        barrier.hand(out.into())
     }
 
     /// Ends the replay. Returns the held messages, unless the history is needed once more.
-    pub(crate) fn complete(&mut self, writer: Writer, from: Bringer) -> Passed<T> {
-        let Some(gate) = self.0.get_mut(&writer).filter(|gate| gate.takes(from)) else { return Passed::default() };
-        if std::mem::take(&mut gate.again) {
-            gate.taken = None;
-            return Passed::default();
+    pub(crate) fn complete(&mut self, writer: Writer, from: HistoryId) -> Released<T> {
+        let Some(barrier) = self.0.get_mut(&writer).filter(|barrier| barrier.takes(from)) else {
+            return Released::default();
+        };
+        if std::mem::take(&mut barrier.again) {
+            barrier.taken = None;
+            return Released::default();
         }
-        gate.end()
+        barrier.end()
     }
 
     /// Records that a message cannot be read because it refers to earlier ones. The history has it.
     /// Returns true if the history was complete before.
     pub(crate) fn missed(&mut self, writer: Writer, now: Duration) -> bool {
-        let Some(gate) = self.0.get_mut(&writer) else { return false };
-        gate.again |= gate.taken.is_some();
-        let was_complete = gate.waiting.is_none();
+        let Some(barrier) = self.0.get_mut(&writer) else { return false };
+        barrier.again |= barrier.taken.is_some();
+        let was_complete = barrier.waiting.is_none();
         if was_complete {
-            gate.waiting = Some(now);
+            barrier.waiting = Some(now);
         }
         was_complete
     }
 
     /// Gives up the histories that have been missing for [`PATIENCE`] or longer, and returns the
     /// messages that were held for them.
-    pub(crate) fn give_up(&mut self, now: Duration) -> Vec<(Writer, Passed<T>)> {
-        let late = |gate: &Gate<T>| gate.waiting.is_some_and(|since| now.saturating_sub(since) >= PATIENCE);
-        let late = self.0.iter_mut().filter(|(_, gate)| late(gate));
-        late.map(|(writer, gate)| (*writer, gate.end())).collect()
+    pub(crate) fn give_up(&mut self, now: Duration) -> Vec<(Writer, Released<T>)> {
+        let late =
+            |barrier: &HistoryBarrier<T>| barrier.waiting.is_some_and(|since| now.saturating_sub(since) >= PATIENCE);
+        let late = self.0.iter_mut().filter(|(_, barrier)| late(barrier));
+        late.map(|(writer, barrier)| (*writer, barrier.end())).collect()
     }
 }
 
-impl<T> Gate<T> {
+impl<T> HistoryBarrier<T> {
     /// Checks whether the history channel carries the replay that is taken.
-    fn takes(&self, from: Bringer) -> bool {
+    fn takes(&self, from: HistoryId) -> bool {
         self.taken.is_some_and(|(link, replay)| link == from.0 && self.replays.get(&from) == Some(&replay))
     }
 
@@ -611,15 +617,15 @@ impl<T> Gate<T> {
     }
 
     /// Ends the wait. If another thread delivers, the held messages are left to it.
-    fn end(&mut self) -> Passed<T> {
+    fn end(&mut self) -> Released<T> {
         (self.waiting, self.taken, self.again) = (None, None, false);
         let lost = std::mem::take(&mut self.gaps).into_values().map(|(_, lost)| lost).sum();
         let items = if self.busy.is_none() { self.release().items } else { Vec::new() };
-        Passed { items, lost }
+        Released { items, lost }
     }
 
     /// Returns all held messages that were not delivered before.
-    fn release(&mut self) -> Passed<T> {
+    fn release(&mut self) -> Released<T> {
         self.bytes = 0;
         let held = std::mem::take(&mut self.held);
         let last = self.last;
@@ -629,9 +635,9 @@ impl<T> Gate<T> {
     }
 
     /// Records that this thread delivers these messages.
-    fn hand(&mut self, passed: Passed<T>) -> Passed<T> {
-        self.busy = (!passed.items.is_empty()).then(|| thread::current().id());
-        passed
+    fn hand(&mut self, released: Released<T>) -> Released<T> {
+        self.busy = (!released.items.is_empty()).then(|| thread::current().id());
+        released
     }
 
     fn is_full(&self, room: (usize, usize)) -> bool {
@@ -645,242 +651,245 @@ mod tests {
 
     const W: Writer = (Id128([1; 16]), 1);
     /// The history channel of the present format, and one of an earlier format.
-    const H: Bringer = (1, Id128([2; 16]));
-    const EARLIER: Bringer = (1, Id128([3; 16]));
+    const H: HistoryId = (1, Id128([2; 16]));
+    const EARLIER: HistoryId = (1, Id128([3; 16]));
     const BOTH: [[u8; 16]; 2] = [EARLIER.1.0, H.1.0];
     const ROOM: (usize, usize) = (4, 100);
 
-    fn waiting() -> Gates<u64> {
-        let mut gates = Gates::default();
-        gates.open(W, Duration::ZERO, false);
-        gates
+    fn waiting() -> HistoryBarriers<u64> {
+        let mut barriers = HistoryBarriers::default();
+        barriers.open(W, Duration::ZERO, false);
+        barriers
     }
 
     /// Begins a replay on this channel alone.
-    fn begin(gates: &mut Gates<u64>, replay: u64) {
-        gates.begin(W, H, replay, &[H.1.0]);
+    fn begin(barriers: &mut HistoryBarriers<u64>, replay: u64) {
+        barriers.begin(W, H, replay, &[H.1.0]);
     }
 
-    fn published(gates: &mut Gates<u64>, number: u64) -> Vec<u64> {
-        let (passed, _) = gates.published(W, number, number, 1, ROOM);
-        handed(gates, passed)
+    fn published(barriers: &mut HistoryBarriers<u64>, number: u64) -> Vec<u64> {
+        let (released, _) = barriers.published(W, number, number, 1, ROOM);
+        handed(barriers, released)
     }
 
-    fn replayed(gates: &mut Gates<u64>, from: Bringer, number: u64) -> Vec<u64> {
-        let passed = gates.replayed(W, from, number, number);
-        handed(gates, passed)
+    fn replayed(barriers: &mut HistoryBarriers<u64>, from: HistoryId, number: u64) -> Vec<u64> {
+        let released = barriers.replayed(W, from, number, number);
+        handed(barriers, released)
     }
 
-    fn complete(gates: &mut Gates<u64>, from: Bringer) -> Vec<u64> {
-        let passed = gates.complete(W, from);
-        handed(gates, passed)
+    fn complete(barriers: &mut HistoryBarriers<u64>, from: HistoryId) -> Vec<u64> {
+        let released = barriers.complete(W, from);
+        handed(barriers, released)
     }
 
-    fn handed(gates: &mut Gates<u64>, passed: Passed<u64>) -> Vec<u64> {
-        assert!(passed.items.is_empty() || gates.handed(W).is_empty());
-        passed.items
+    fn handed(barriers: &mut HistoryBarriers<u64>, released: Released<u64>) -> Vec<u64> {
+        assert!(released.items.is_empty() || barriers.handed(W).is_empty());
+        released.items
     }
 
     #[test]
     fn history_comes_first_and_nothing_twice() {
-        let mut gates = waiting();
-        assert_eq!((published(&mut gates, 5), published(&mut gates, 6)), (vec![], vec![]));
+        let mut barriers = waiting();
+        assert_eq!((published(&mut barriers, 5), published(&mut barriers, 6)), (vec![], vec![]));
         assert_eq!(
-            (replayed(&mut gates, H, 4), complete(&mut gates, H)),
+            (replayed(&mut barriers, H, 4), complete(&mut barriers, H)),
             (vec![], vec![]),
             "the end of one for somebody else"
         );
-        begin(&mut gates, 1);
-        assert_eq!(replayed(&mut gates, H, 2), [2]);
+        begin(&mut barriers, 1);
+        assert_eq!(replayed(&mut barriers, H, 2), [2]);
         assert_eq!(
-            replayed(&mut gates, H, 6),
+            replayed(&mut barriers, H, 6),
             [5, 6],
             "5 was replaced in the history, and published after this reader came"
         );
-        assert!(gates.is_waiting(W));
-        assert_eq!((published(&mut gates, 7), complete(&mut gates, H)), (vec![], vec![7]));
-        assert_eq!((published(&mut gates, 6), published(&mut gates, 8)), (vec![], vec![8]));
-        assert_eq!(replayed(&mut gates, H, 9), [0_u64; 0], "somebody else's");
+        assert!(barriers.is_waiting(W));
+        assert_eq!((published(&mut barriers, 7), complete(&mut barriers, H)), (vec![], vec![7]));
+        assert_eq!((published(&mut barriers, 6), published(&mut barriers, 8)), (vec![], vec![8]));
+        assert_eq!(replayed(&mut barriers, H, 9), [0_u64; 0], "somebody else's");
     }
 
     #[test]
     fn a_writer_may_begin_to_count_at_zero() {
-        let mut gates = waiting();
-        begin(&mut gates, 1);
-        assert_eq!((replayed(&mut gates, H, 0), replayed(&mut gates, H, 1)), (vec![0], vec![1]));
-        assert_eq!((complete(&mut gates, H), published(&mut gates, 0)), (vec![], vec![]));
-        let mut gates = waiting();
-        assert_eq!(published(&mut gates, 0), [0_u64; 0]);
-        assert_eq!(gates.give_up(PATIENCE), [(W, vec![0].into())]);
+        let mut barriers = waiting();
+        begin(&mut barriers, 1);
+        assert_eq!((replayed(&mut barriers, H, 0), replayed(&mut barriers, H, 1)), (vec![0], vec![1]));
+        assert_eq!((complete(&mut barriers, H), published(&mut barriers, 0)), (vec![], vec![]));
+        let mut barriers = waiting();
+        assert_eq!(published(&mut barriers, 0), [0_u64; 0]);
+        assert_eq!(barriers.give_up(PATIENCE), [(W, vec![0].into())]);
     }
 
     #[test]
     fn a_replay_is_taken_if_it_has_begun_on_all_its_channels() {
-        let mut gates = waiting();
-        gates.begin(W, H, 1, &BOTH);
-        assert_eq!((replayed(&mut gates, H, 3), complete(&mut gates, H)), (vec![], vec![]), "a part of it");
-        gates.begin(W, EARLIER, 2, &BOTH);
-        gates.begin(W, H, 2, &BOTH);
-        assert_eq!((replayed(&mut gates, EARLIER, 1), replayed(&mut gates, H, 3)), (vec![1], vec![3]));
-        assert!(gates.is_waiting(W));
-        assert_eq!((complete(&mut gates, H), gates.is_waiting(W)), (vec![], false));
+        let mut barriers = waiting();
+        barriers.begin(W, H, 1, &BOTH);
+        assert_eq!((replayed(&mut barriers, H, 3), complete(&mut barriers, H)), (vec![], vec![]), "a part of it");
+        barriers.begin(W, EARLIER, 2, &BOTH);
+        barriers.begin(W, H, 2, &BOTH);
+        assert_eq!((replayed(&mut barriers, EARLIER, 1), replayed(&mut barriers, H, 3)), (vec![1], vec![3]));
+        assert!(barriers.is_waiting(W));
+        assert_eq!((complete(&mut barriers, H), barriers.is_waiting(W)), (vec![], false));
     }
 
     #[test]
     fn replays_are_told_apart_by_number_and_link() {
-        let mut gates = waiting();
-        gates.begin(W, EARLIER, 1, &BOTH);
-        gates.begin(W, H, 2, &BOTH);
-        assert_eq!(replayed(&mut gates, H, 3), [0_u64; 0], "another replay");
-        gates.begin(W, (9, EARLIER.1), 2, &BOTH);
-        assert_eq!(replayed(&mut gates, H, 3), [0_u64; 0], "another link");
-        gates.begin(W, EARLIER, 2, &BOTH);
-        assert_eq!((replayed(&mut gates, EARLIER, 1), replayed(&mut gates, H, 3)), (vec![1], vec![3]));
-        gates.begin(W, (9, H.1), 2, &BOTH);
-        assert_eq!(replayed(&mut gates, (9, H.1), 4), [0_u64; 0], "one replay is taken at a time");
-        assert_eq!(complete(&mut gates, (9, H.1)), [0_u64; 0]);
-        assert!(gates.is_waiting(W));
-        gates.complete(W, H);
-        assert!(!gates.is_waiting(W));
+        let mut barriers = waiting();
+        barriers.begin(W, EARLIER, 1, &BOTH);
+        barriers.begin(W, H, 2, &BOTH);
+        assert_eq!(replayed(&mut barriers, H, 3), [0_u64; 0], "another replay");
+        barriers.begin(W, (9, EARLIER.1), 2, &BOTH);
+        assert_eq!(replayed(&mut barriers, H, 3), [0_u64; 0], "another link");
+        barriers.begin(W, EARLIER, 2, &BOTH);
+        assert_eq!((replayed(&mut barriers, EARLIER, 1), replayed(&mut barriers, H, 3)), (vec![1], vec![3]));
+        barriers.begin(W, (9, H.1), 2, &BOTH);
+        assert_eq!(replayed(&mut barriers, (9, H.1), 4), [0_u64; 0], "one replay is taken at a time");
+        assert_eq!(complete(&mut barriers, (9, H.1)), [0_u64; 0]);
+        assert!(barriers.is_waiting(W));
+        barriers.complete(W, H);
+        assert!(!barriers.is_waiting(W));
     }
 
     #[test]
     fn a_channel_that_cannot_be_read_is_not_waited_for() {
-        let mut gates = waiting();
-        gates.refuse(W, EARLIER);
-        gates.begin(W, H, 1, &BOTH);
-        assert_eq!((replayed(&mut gates, H, 3), complete(&mut gates, H)), (vec![3], vec![]));
-        assert!(!gates.is_waiting(W));
-        (0..=REFUSED as u64).for_each(|link| gates.refuse(W, (link, H.1)));
-        assert_eq!(gates.0[&W].refused.len(), REFUSED);
+        let mut barriers = waiting();
+        barriers.refuse(W, EARLIER);
+        barriers.begin(W, H, 1, &BOTH);
+        assert_eq!((replayed(&mut barriers, H, 3), complete(&mut barriers, H)), (vec![3], vec![]));
+        assert!(!barriers.is_waiting(W));
+        (0..=REFUSED as u64).for_each(|link| barriers.refuse(W, (link, H.1)));
+        assert_eq!(barriers.0[&W].refused.len(), REFUSED);
     }
 
     #[test]
     fn a_replay_whose_channel_ends_is_not_taken_further() {
-        let mut gates = waiting();
-        begin(&mut gates, 1);
-        assert_eq!(replayed(&mut gates, H, 1), [1]);
-        gates.leave(W, H);
-        assert_eq!((replayed(&mut gates, H, 2), complete(&mut gates, H)), (vec![], vec![]));
-        begin(&mut gates, 2);
-        assert_eq!((replayed(&mut gates, H, 1), replayed(&mut gates, H, 2)), (vec![], vec![2]));
+        let mut barriers = waiting();
+        begin(&mut barriers, 1);
+        assert_eq!(replayed(&mut barriers, H, 1), [1]);
+        barriers.leave(W, H);
+        assert_eq!((replayed(&mut barriers, H, 2), complete(&mut barriers, H)), (vec![], vec![]));
+        begin(&mut barriers, 2);
+        assert_eq!((replayed(&mut barriers, H, 1), replayed(&mut barriers, H, 2)), (vec![], vec![2]));
     }
 
     #[test]
     fn a_writer_that_comes_back_is_asked_again() {
-        let mut gates = waiting();
-        begin(&mut gates, 2);
-        assert_eq!((replayed(&mut gates, H, 3), complete(&mut gates, H)), (vec![3], vec![]));
-        gates.open(W, Duration::ZERO, false);
-        assert!(!gates.is_waiting(W), "a second channel, in another format");
-        assert_eq!((gates.close(W, false).items, gates.close(W, false).items), (vec![], vec![]));
-        gates.open(W, Duration::ZERO, false);
-        assert!(gates.is_waiting(W) && gates.is_any_waiting());
-        begin(&mut gates, 3);
-        assert_eq!((replayed(&mut gates, H, 3), replayed(&mut gates, H, 4)), (vec![], vec![4]));
+        let mut barriers = waiting();
+        begin(&mut barriers, 2);
+        assert_eq!((replayed(&mut barriers, H, 3), complete(&mut barriers, H)), (vec![3], vec![]));
+        barriers.open(W, Duration::ZERO, false);
+        assert!(!barriers.is_waiting(W), "a second channel, in another format");
+        assert_eq!((barriers.close(W, false).items, barriers.close(W, false).items), (vec![], vec![]));
+        barriers.open(W, Duration::ZERO, false);
+        assert!(barriers.is_waiting(W) && barriers.is_any_waiting());
+        begin(&mut barriers, 3);
+        assert_eq!((replayed(&mut barriers, H, 3), replayed(&mut barriers, H, 4)), (vec![], vec![4]));
     }
 
     #[test]
     fn a_history_that_a_broken_link_cuts_short_comes_over_the_next_one() {
-        let mut gates = waiting();
-        begin(&mut gates, 1);
-        assert_eq!((replayed(&mut gates, H, 1), published(&mut gates, 5)), (vec![1], vec![]));
-        assert_eq!(gates.close(W, true), Passed::default());
-        assert!(replayed(&mut gates, H, 2).is_empty(), "its link has ended");
-        gates.leave(W, H);
-        gates.open(W, PATIENCE, false);
-        assert_eq!((published(&mut gates, 7), gates.give_up(PATIENCE)), (vec![], vec![]));
+        let mut barriers = waiting();
+        begin(&mut barriers, 1);
+        assert_eq!((replayed(&mut barriers, H, 1), published(&mut barriers, 5)), (vec![1], vec![]));
+        assert_eq!(barriers.close(W, true), Released::default());
+        assert!(replayed(&mut barriers, H, 2).is_empty(), "its link has ended");
+        barriers.leave(W, H);
+        barriers.open(W, PATIENCE, false);
+        assert_eq!((published(&mut barriers, 7), barriers.give_up(PATIENCE)), (vec![], vec![]));
         let next = (2, H.1);
-        gates.begin(W, next, 2, &[H.1.0]);
-        let mut replayed = |number| replayed(&mut gates, next, number);
+        barriers.begin(W, next, 2, &[H.1.0]);
+        let mut replayed = |number| replayed(&mut barriers, next, number);
         assert_eq!([1, 2, 6].map(&mut replayed), [vec![], vec![2], vec![5, 6]]);
-        assert_eq!(complete(&mut gates, next), [7]);
+        assert_eq!(complete(&mut barriers, next), [7]);
         // Nothing waits once the history is complete, or if the writer does not come back.
-        assert_eq!((gates.close(W, true), gates.is_any_waiting()), (Passed::default(), false));
-        gates.open(W, PATIENCE, false);
-        assert_eq!((published(&mut gates, 8), gates.close(W, true)), (vec![], Passed::default()));
-        assert_eq!(gates.give_up(PATIENCE * 2), [(W, vec![8].into())]);
+        assert_eq!((barriers.close(W, true), barriers.is_any_waiting()), (Released::default(), false));
+        barriers.open(W, PATIENCE, false);
+        assert_eq!((published(&mut barriers, 8), barriers.close(W, true)), (vec![], Released::default()));
+        assert_eq!(barriers.give_up(PATIENCE * 2), [(W, vec![8].into())]);
     }
 
     #[test]
     fn what_comes_while_others_hand_on_comes_behind_it() {
-        let mut gates = waiting();
-        assert!((1..=3).all(|number| published(&mut gates, number).is_empty()));
-        let mut late = gates.give_up(PATIENCE);
-        let passed = late.pop().expect("one writer").1;
-        assert_eq!((passed.items, published(&mut gates, 4), published(&mut gates, 5)), (vec![1, 2, 3], vec![], vec![]));
-        assert!(!gates.is_crowded(W, (1, 100)), "this thread must not wait for itself");
-        thread::scope(|scope| assert!(scope.spawn(|| gates.is_crowded(W, (1, 100))).join().expect("no panic")));
-        assert_eq!((gates.handed(W), published(&mut gates, 6)), (vec![4, 5], vec![]));
-        assert_eq!((gates.handed(W), gates.handed(W), published(&mut gates, 7)), (vec![6], vec![], vec![7]));
+        let mut barriers = waiting();
+        assert!((1..=3).all(|number| published(&mut barriers, number).is_empty()));
+        let mut late = barriers.give_up(PATIENCE);
+        let released = late.pop().expect("one writer").1;
+        assert_eq!(
+            (released.items, published(&mut barriers, 4), published(&mut barriers, 5)),
+            (vec![1, 2, 3], vec![], vec![])
+        );
+        assert!(!barriers.is_crowded(W, (1, 100)), "this thread must not wait for itself");
+        thread::scope(|scope| assert!(scope.spawn(|| barriers.is_crowded(W, (1, 100))).join().expect("no panic")));
+        assert_eq!((barriers.handed(W), published(&mut barriers, 6)), (vec![4, 5], vec![]));
+        assert_eq!((barriers.handed(W), barriers.handed(W), published(&mut barriers, 7)), (vec![6], vec![], vec![7]));
     }
 
     #[test]
     fn a_writer_that_counts_anew_has_other_messages_with_the_same_numbers() {
         for anew in [false, true] {
-            let mut gates = waiting();
-            begin(&mut gates, 1);
-            assert_eq!((replayed(&mut gates, H, 9), complete(&mut gates, H)), (vec![9], vec![]));
-            gates.close(W, false);
-            gates.open(W, Duration::ZERO, anew);
-            begin(&mut gates, 2);
-            assert_eq!((replayed(&mut gates, H, 1).len(), complete(&mut gates, H).len()), (usize::from(anew), 0));
+            let mut barriers = waiting();
+            begin(&mut barriers, 1);
+            assert_eq!((replayed(&mut barriers, H, 9), complete(&mut barriers, H)), (vec![9], vec![]));
+            barriers.close(W, false);
+            barriers.open(W, Duration::ZERO, anew);
+            begin(&mut barriers, 2);
+            assert_eq!((replayed(&mut barriers, H, 1).len(), complete(&mut barriers, H).len()), (usize::from(anew), 0));
         }
     }
 
     #[test]
     fn what_cannot_be_read_as_it_is_published_comes_with_the_history() {
-        let mut gates = waiting();
-        begin(&mut gates, 4);
-        assert_eq!((replayed(&mut gates, H, 1), gates.missed(W, Duration::ZERO)), (vec![1], false));
-        assert_eq!((published(&mut gates, 3), complete(&mut gates, H)), (vec![], vec![]), "2 is missing");
-        begin(&mut gates, 5);
-        assert_eq!((replayed(&mut gates, H, 1), replayed(&mut gates, H, 2)), (vec![], vec![2]));
-        assert_eq!((complete(&mut gates, H), gates.is_waiting(W)), (vec![3], false));
-        assert!(gates.missed(W, Duration::ZERO) && gates.is_waiting(W));
+        let mut barriers = waiting();
+        begin(&mut barriers, 4);
+        assert_eq!((replayed(&mut barriers, H, 1), barriers.missed(W, Duration::ZERO)), (vec![1], false));
+        assert_eq!((published(&mut barriers, 3), complete(&mut barriers, H)), (vec![], vec![]), "2 is missing");
+        begin(&mut barriers, 5);
+        assert_eq!((replayed(&mut barriers, H, 1), replayed(&mut barriers, H, 2)), (vec![], vec![2]));
+        assert_eq!((complete(&mut barriers, H), barriers.is_waiting(W)), (vec![3], false));
+        assert!(barriers.missed(W, Duration::ZERO) && barriers.is_waiting(W));
     }
 
     #[test]
     fn what_the_history_brings_is_not_lost() {
-        let mut gates = waiting();
+        let mut barriers = waiting();
         let missing = |last, count| Missing { last, count };
-        assert_eq!((gates.missing(W, missing(9, 5)), published(&mut gates, 10)), (0, vec![]));
-        begin(&mut gates, 6);
+        assert_eq!((barriers.missing(W, missing(9, 5)), published(&mut barriers, 10)), (0, vec![]));
+        begin(&mut barriers, 6);
         assert_eq!(
-            (replayed(&mut gates, H, 4), replayed(&mut gates, H, 6), replayed(&mut gates, H, 9)),
+            (replayed(&mut barriers, H, 4), replayed(&mut barriers, H, 6), replayed(&mut barriers, H, 9)),
             (vec![4], vec![6], vec![9])
         );
-        assert_eq!(gates.missing(W, missing(12, 2)), 0, "a second gap");
+        assert_eq!(barriers.missing(W, missing(12, 2)), 0, "a second gap");
         assert_eq!(
-            (replayed(&mut gates, H, 11), gates.complete(W, H)),
-            (vec![10, 11], Passed { items: vec![], lost: 4 })
+            (replayed(&mut barriers, H, 11), barriers.complete(W, H)),
+            (vec![10, 11], Released { items: vec![], lost: 4 })
         );
         // 5, 7, 8 and 12 arrived neither way. After the history, all that it has not delivered is
         // lost.
-        assert_eq!((gates.missing(W, missing(14, 2)), gates.missing(W, missing(11, 2))), (2, 1));
-        assert_eq!(gates.missing((Id128([2; 16]), 1), missing(3, 3)), 3, "a writer without history");
+        assert_eq!((barriers.missing(W, missing(14, 2)), barriers.missing(W, missing(11, 2))), (2, 1));
+        assert_eq!(barriers.missing((Id128([2; 16]), 1), missing(3, 3)), 3, "a writer without history");
     }
 
     #[test]
     fn gaps_that_no_history_fills_are_lost() {
-        let mut gates = waiting();
+        let mut barriers = waiting();
         let gap = |number: usize| Missing { last: 2 * number as u64 + 1, count: 1 };
-        assert!((0..GAPS).all(|number| gates.missing(W, gap(number)) == 0));
-        assert_eq!(gates.missing(W, gap(GAPS)), 1, "too many to remember");
-        assert_eq!(gates.give_up(PATIENCE), [(W, Passed { items: vec![], lost: GAPS as u64 })]);
-        assert_eq!(gates.close(W, false), Passed::default());
+        assert!((0..GAPS).all(|number| barriers.missing(W, gap(number)) == 0));
+        assert_eq!(barriers.missing(W, gap(GAPS)), 1, "too many to remember");
+        assert_eq!(barriers.give_up(PATIENCE), [(W, Released { items: vec![], lost: GAPS as u64 })]);
+        assert_eq!(barriers.close(W, false), Released::default());
     }
 
     #[test]
     fn nobody_waits_for_ever() {
-        let mut gates = waiting();
-        (1..=4).for_each(|number| assert_eq!(published(&mut gates, number), [0_u64; 0]));
-        assert_eq!(gates.published(W, 5, 5, 1, ROOM), (vec![1, 2, 3, 4, 5].into(), true));
-        let mut gates = waiting();
-        assert_eq!(published(&mut gates, 1), [0_u64; 0]);
-        assert_eq!(gates.give_up(PATIENCE / 2), []);
-        assert_eq!(gates.give_up(PATIENCE), [(W, vec![1].into())]);
-        let mut gates = waiting();
-        assert_eq!((published(&mut gates, 1), gates.close(W, false).items), (vec![], vec![1]));
+        let mut barriers = waiting();
+        (1..=4).for_each(|number| assert_eq!(published(&mut barriers, number), [0_u64; 0]));
+        assert_eq!(barriers.published(W, 5, 5, 1, ROOM), (vec![1, 2, 3, 4, 5].into(), true));
+        let mut barriers = waiting();
+        assert_eq!(published(&mut barriers, 1), [0_u64; 0]);
+        assert_eq!(barriers.give_up(PATIENCE / 2), []);
+        assert_eq!(barriers.give_up(PATIENCE), [(W, vec![1].into())]);
+        let mut barriers = waiting();
+        assert_eq!((published(&mut barriers, 1), barriers.close(W, false).items), (vec![], vec![1]));
     }
 }

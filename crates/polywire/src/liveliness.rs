@@ -27,8 +27,9 @@ use crate::{
 /// The number of assertions that a publisher sends in one lease. Some may be late, or lost.
 const PER_LEASE: u32 = 4;
 
-/// Asserts the liveliness of one publisher. Its thread ends soon after [`Pulse::close`].
-pub(crate) struct Pulse {
+/// Asserts the liveliness of one publisher. Its thread ends soon after
+/// [`LivelinessAsserter::close`].
+pub(crate) struct LivelinessAsserter {
     node: Weak<Inner>,
     topic: String,
     kind: Liveliness,
@@ -49,11 +50,11 @@ struct State {
     closed: bool,
 }
 
-impl Pulse {
-    /// Makes the pulse of a publisher that offers this kind of liveliness with this lease.
-    pub(crate) fn new(node: &Arc<Inner>, topic: &str, kind: Liveliness, lease: Duration) -> Arc<Pulse> {
+impl LivelinessAsserter {
+    /// Makes the asserter of a publisher that offers this kind of liveliness with this lease.
+    pub(crate) fn new(node: &Arc<Inner>, topic: &str, kind: Liveliness, lease: Duration) -> Arc<LivelinessAsserter> {
         let state = State { channels: Vec::new(), asserted: clock::now(), alive: true, sequence: 0, closed: false };
-        Arc::new(Pulse {
+        Arc::new(LivelinessAsserter {
             node: Arc::downgrade(node),
             topic: topic.into(),
             kind,
@@ -66,8 +67,8 @@ impl Pulse {
 
     /// Starts the thread that watches the lease and, for automatic liveliness, sends assertions.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        let beating = self.clone();
-        thread::Builder::new().name("pw-alive".into()).spawn(move || beating.run()).map(drop)
+        let asserting = self.clone();
+        thread::Builder::new().name("pw-alive".into()).spawn(move || asserting.run()).map(drop)
     }
 
     /// Sets the channels on which assertions are sent from now on.
@@ -139,9 +140,9 @@ impl Pulse {
                 state = self.lock();
                 continue;
             }
-            let beat = self.lease / PER_LEASE;
+            let interval = self.lease / PER_LEASE;
             let wait = match self.kind {
-                Liveliness::Automatic if !state.alive || state.asserted.saturating_add(beat) <= now => {
+                Liveliness::Automatic if !state.alive || state.asserted.saturating_add(interval) <= now => {
                     (state.asserted, state.alive) = (now, true);
                     drop(state);
                     // An error is ignored: a port that has closed needs no assertion.
@@ -149,7 +150,7 @@ impl Pulse {
                     state = self.lock();
                     continue;
                 }
-                Liveliness::Automatic => state.asserted.saturating_add(beat) - now,
+                Liveliness::Automatic => state.asserted.saturating_add(interval) - now,
                 // The next sign of life wakes the thread.
                 _ if !state.alive => Duration::from_secs(3600),
                 _ => lapses - now,

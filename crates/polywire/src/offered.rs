@@ -18,14 +18,15 @@ use polywire_core::{
 use crate::{
     clock,
     events::NodeEvent,
-    history::Kept,
+    history::HistoryCache,
     node::{Inner, Wake},
 };
 
 /// The state that a publisher's policies require.
 pub(crate) struct Offered {
     pub(crate) deadline: Option<Arc<Watch>>,
-    /// Limits the instances of a publisher that keeps no history. With a history, [`Kept`] does so.
+    /// Limits the instances of a publisher that keeps no history. With a history, [`HistoryCache`]
+    /// does so.
     instances: Option<Instances>,
 }
 
@@ -47,7 +48,12 @@ impl Offered {
     }
 
     /// Checks whether a message may be published. The error names the limit that it would exceed.
-    pub(crate) fn admit(&self, kind: Kind, instance: Id128, history: Option<&Kept>) -> Result<(), &'static str> {
+    pub(crate) fn admit(
+        &self,
+        kind: Kind,
+        instance: Id128,
+        history: Option<&HistoryCache>,
+    ) -> Result<(), &'static str> {
         if kind != Kind::Data {
             return Ok(());
         }

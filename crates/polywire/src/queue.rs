@@ -23,7 +23,7 @@ const SPARE: usize = 64;
 
 pub(crate) struct Queue<T, V> {
     state: Mutex<Waiting<T, V>>,
-    came: Condvar,
+    arrived: Condvar,
     room: Condvar,
     limits: QueueLimits,
     drops: Arc<Drops>,
@@ -119,9 +119,9 @@ impl<T, V> Queue<T, V> {
             taken: 0,
             closed: false,
         };
-        let (came, room) = (Condvar::new(), Condvar::new());
+        let (arrived, room) = (Condvar::new(), Condvar::new());
         let limits = QueueLimits { messages: limits.messages.max(1), ..limits };
-        Queue { state: Mutex::new(state), came, room, limits, drops: Arc::default() }
+        Queue { state: Mutex::new(state), arrived, room, limits, drops: Arc::default() }
     }
 
     /// Returns the counters of messages that the queue drops because of quality of service.
@@ -250,7 +250,7 @@ impl<T, V> Queue<T, V> {
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
-        self.came.notify_all();
+        self.arrived.notify_all();
     }
 
     /// Waits for the next item. `None` at `deadline`, or when the queue is closed and empty.
@@ -266,9 +266,9 @@ impl<T, V> Queue<T, V> {
             match deadline {
                 Some(deadline) if deadline <= Instant::now() => return None,
                 Some(deadline) => {
-                    self.came.wait_until(&mut state, deadline);
+                    self.arrived.wait_until(&mut state, deadline);
                 }
-                None => self.came.wait(&mut state),
+                None => self.arrived.wait(&mut state),
             }
         }
     }
@@ -290,7 +290,7 @@ impl<T, V> Queue<T, V> {
     pub(crate) fn pop_all(&self, into: &mut VecDeque<Weighed<T>>) -> bool {
         let mut state = self.lock();
         while state.items.is_empty() && !state.closed {
-            self.came.wait(&mut state);
+            self.arrived.wait(&mut state);
         }
         std::mem::swap(&mut state.items, into);
         state.bytes = 0;
@@ -334,7 +334,7 @@ impl<T, V> Queue<T, V> {
         let mut state = self.lock();
         state.closed = true;
         self.wake_locked(&mut state);
-        self.came.notify_all();
+        self.arrived.notify_all();
         self.room.notify_all();
     }
 

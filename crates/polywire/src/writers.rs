@@ -36,7 +36,7 @@ type Writer = (Id128, u64);
 
 /// The writers that a subscriber knows. `T` is the type of messages that wait.
 pub(crate) struct Writers<T> {
-    live: Mutex<BTreeMap<Writer, Weak<Line<T>>>>,
+    live: Mutex<BTreeMap<Writer, Weak<WriterState<T>>>>,
     left: Arc<Mutex<Left>>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Writers<T> {
 struct Left(VecDeque<(Writer, u64)>);
 
 /// The state of one writer.
-struct Line<T> {
+struct WriterState<T> {
     state: Mutex<State<T>>,
     /// Notified when the thread that delivers has made room.
     freed: Condvar,
@@ -89,7 +89,7 @@ const NONE: u64 = u64::MAX;
 pub(crate) struct Follow<T> {
     writers: Arc<Writers<T>>,
     writer: Writer,
-    line: Arc<Line<T>>,
+    writer_state: Arc<WriterState<T>>,
     progress: Arc<Progress>,
 }
 
@@ -102,13 +102,13 @@ pub(crate) struct Missing {
 
 /// What to do with a message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum Disposition {
     /// Deliver it, then call [`Follow::done`]. The given messages are missing before it.
-    Now(Missing),
+    Deliver(Missing),
     /// Pass it to [`Follow::hold`].
-    Later,
+    Hold,
     /// Drop it: it was delivered or given up before.
-    Never,
+    Drop,
 }
 
 impl<T> Default for Writers<T> {
@@ -130,15 +130,15 @@ impl<T> Follow<T> {
             done: AtomicU64::new(0),
             is_late: AtomicBool::new(false),
         });
-        let line = writers.join(writer, &progress);
-        Follow { writers, writer, line, progress }
+        let writer_state = writers.join(writer, &progress);
+        Follow { writers, writer, writer_state, progress }
     }
 
     /// Sets whether the writer has gaps: numbers that no channel delivers do not count as losses,
     /// unless a sender reports them. Such a writer is not Polywire's. When it comes back, its
     /// numbers may have begun again.
     pub(crate) fn with_gaps(self, has_gaps: bool) -> Follow<T> {
-        let mut state = self.line.lock();
+        let mut state = self.writer_state.lock();
         state.has_gaps |= has_gaps;
         if has_gaps && state.channels.len() == 1 {
             state.last = None;
@@ -150,65 +150,65 @@ impl<T> Follow<T> {
     /// Records that a message has arrived, and decides what to do. Calls of one channel do not
     /// overlap.
     #[inline]
-    pub(crate) fn came(&self, sequence: u64) -> Turn {
-        let mut state = self.line.lock();
+    pub(crate) fn on_message(&self, sequence: u64) -> Disposition {
+        let mut state = self.writer_state.lock();
         self.progress.last.store(sequence, Ordering::Relaxed);
         match state.channels.len() {
-            1 if state.held.is_empty() && state.busy.is_none() => self.came_alone(&mut state, sequence),
-            _ => self.came_among(&mut state, sequence),
+            1 if state.held.is_empty() && state.busy.is_none() => self.decide_alone(&mut state, sequence),
+            _ => self.decide_among(&mut state, sequence),
         }
     }
 
     /// Records that the messages from `first` to `last` have arrived together. If they may be
     /// delivered now, one after the other, returns the messages that are missing before them. The
     /// caller delivers them and then calls [`Follow::done`] with the last number. If not, returns
-    /// `None` without a change, and the caller must call [`Follow::came`] for each message.
-    pub(crate) fn came_together(&self, first: u64, last: u64) -> Option<Missing> {
-        let mut state = self.line.lock();
+    /// `None` without a change, and the caller must call [`Follow::on_message`] for each message.
+    pub(crate) fn on_messages(&self, first: u64, last: u64) -> Option<Missing> {
+        let mut state = self.writer_state.lock();
         if state.channels.len() != 1 || !state.held.is_empty() || state.busy.is_some() {
             return None;
         }
-        let Turn::Now(missing) = self.came_alone(&mut state, first) else { return None };
+        let Disposition::Deliver(missing) = self.decide_alone(&mut state, first) else { return None };
         state.last = state.last.max(Some(last));
         self.progress.last.store(last, Ordering::Relaxed);
         self.progress.begun.store(last, Ordering::Relaxed);
         Some(missing)
     }
 
-    fn came_alone(&self, state: &mut State<T>, sequence: u64) -> Turn {
+    fn decide_alone(&self, state: &mut State<T>, sequence: u64) -> Disposition {
         let before = sequence.saturating_sub(1);
         let count = match state.last {
             Some(last) if sequence <= last && self.progress.is_ordered && !self.writer.0.is_zero() => {
-                return Turn::Never;
+                return Disposition::Drop;
             }
             Some(last) if self.progress.is_ordered => before.saturating_sub(last),
             _ => 0,
         };
         state.last = state.last.max(Some(sequence));
         self.progress.begun.store(sequence, Ordering::Relaxed);
-        Turn::Now(state.counted(Missing { last: before, count }))
+        Disposition::Deliver(state.counted(Missing { last: before, count }))
     }
 
     #[cold]
-    fn came_among(&self, state: &mut State<T>, sequence: u64) -> Turn {
+    fn decide_among(&self, state: &mut State<T>, sequence: u64) -> Disposition {
         self.progress.is_late.store(false, Ordering::Relaxed);
         if state.last.is_some_and(|last| sequence <= last) || state.held.contains_key(&sequence) {
-            return Turn::Never;
+            return Disposition::Drop;
         }
         if state.is_busy() || state.held.first_key_value().is_some_and(|(first, _)| *first < sequence) {
-            return Turn::Later;
+            return Disposition::Hold;
         }
         if state.may_come_before(sequence) {
-            return Turn::Later;
+            return Disposition::Hold;
         }
         let missing = state.counted(Missing::between(state.last, sequence));
         state.last = Some(sequence);
         state.busy = Some(thread::current().id());
-        Turn::Now(missing)
+        Disposition::Deliver(missing)
     }
 
-    /// Records that the message of [`Turn::Now`] was delivered. Returns true if [`Follow::next`]
-    /// may have more.
+    /// Records that the message of [`Disposition::Deliver`] was delivered. Returns true if
+    /// [`Follow::next`] may have more.
     #[inline]
     pub(crate) fn done(&self, sequence: u64) -> bool {
         if self.progress.begun.load(Ordering::Relaxed) == sequence {
@@ -216,19 +216,19 @@ impl<T> Follow<T> {
             self.progress.done.store(sequence, Ordering::Release);
             return false;
         }
-        let mut state = self.line.lock();
+        let mut state = self.writer_state.lock();
         if state.busy == Some(thread::current().id()) {
             state.busy = None;
         }
         !state.held.is_empty()
     }
 
-    /// Holds a message of [`Turn::Later`]. If more than `room` messages or bytes are held, waits
-    /// while another thread delivers, or else gives up waiting for other channels.
+    /// Holds a message of [`Disposition::Hold`]. If more than `room` messages or bytes are held,
+    /// waits while another thread delivers, or else gives up waiting for other channels.
     pub(crate) fn hold(&self, sequence: u64, message: T, bytes: usize, room: (usize, usize)) {
-        let mut state = self.line.lock();
+        let mut state = self.writer_state.lock();
         while state.is_full(room) && state.busy.is_some_and(|thread| thread != thread::current().id()) {
-            self.line.freed.wait(&mut state);
+            self.writer_state.freed.wait(&mut state);
         }
         if state.last.is_some_and(|last| sequence <= last) {
             return;
@@ -244,14 +244,14 @@ impl<T> Follow<T> {
     /// The caller delivers it and calls again, until there is none. Meanwhile, other threads leave
     /// their messages to the caller.
     pub(crate) fn next(&self) -> Option<(Missing, T)> {
-        self.line.next()
+        self.writer_state.next()
     }
 
     /// Records that the sender dropped `lost` messages up to and including this one. A `lost` of 0
     /// means that the channel begins after this one. Returns the missing messages that were not
     /// counted before. Afterwards, [`Follow::next`] may have messages.
-    pub(crate) fn told(&self, sequence: u64, lost: u64) -> Missing {
-        let mut state = self.line.lock();
+    pub(crate) fn on_loss_report(&self, sequence: u64, lost: u64) -> Missing {
+        let mut state = self.writer_state.lock();
         let first = self.progress.last.swap(sequence, Ordering::Relaxed) == NONE;
         if !self.progress.is_ordered && state.channels.len() == 1 {
             return Missing { last: sequence, count: lost.min(sequence) };
@@ -266,7 +266,7 @@ impl<T> Follow<T> {
     /// may have messages.
     pub(crate) fn end(&self) -> Missing {
         let mut live = self.writers.live();
-        let mut state = self.line.lock();
+        let mut state = self.writer_state.lock();
         state.channels.retain(|other| !Arc::ptr_eq(other, &self.progress));
         if !state.channels.is_empty() {
             let last = self.progress.last.load(Ordering::Relaxed);
@@ -295,7 +295,7 @@ impl Missing {
     }
 }
 
-impl<T> Line<T> {
+impl<T> WriterState<T> {
     fn next(&self) -> Option<(Missing, T)> {
         let mut state = self.lock();
         let here = thread::current().id();
@@ -355,8 +355,9 @@ impl<T> State<T> {
     }
 
     /// Records that messages up to this one do not arrive on one channel. Returns those that no
-    /// other channel delivers either, or `told` of them if no message of the writer is known yet.
-    fn pass_lost(&mut self, sequence: u64, told: u64) -> Missing {
+    /// other channel delivers either, or `reported` of them if no message of the writer is known
+    /// yet.
+    fn pass_lost(&mut self, sequence: u64, reported: u64) -> Missing {
         let is_next_held = self.held.first_key_value().is_some_and(|(first, _)| *first <= sequence.saturating_add(1));
         let Some(after) = sequence.checked_add(1).filter(|_| !is_next_held && !self.is_busy()) else {
             return Missing::default();
@@ -364,7 +365,7 @@ impl<T> State<T> {
         if self.last.is_some_and(|last| last >= sequence) || self.may_come_before(after) {
             return Missing::default();
         }
-        let count = self.last.filter(|_| !self.has_gaps).map_or(told, |last| sequence - last);
+        let count = self.last.filter(|_| !self.has_gaps).map_or(reported, |last| sequence - last);
         self.last = Some(sequence);
         Missing { last: sequence, count }
     }
@@ -398,34 +399,34 @@ impl<T> Writers<T> {
 
     /// Checks whether messages wait for other channels.
     pub(crate) fn is_any_holding(&self) -> bool {
-        self.lines().iter().any(|line| !line.lock().held.is_empty())
+        self.writer_states().iter().any(|writer_state| !writer_state.lock().held.is_empty())
     }
 
     /// Gives up waits that have lasted for [`PATIENCE`], and delivers what may be delivered now.
     pub(crate) fn give_up(&self, now: Duration, mut deliver: impl FnMut(Missing, T)) {
-        for line in self.lines() {
+        for writer_state in self.writer_states() {
             {
-                let mut state = line.lock();
+                let mut state = writer_state.lock();
                 if state.since.is_some_and(|since| now.saturating_sub(since) >= PATIENCE) {
                     state.give_up();
                 }
             }
-            while let Some((missing, message)) = line.next() {
+            while let Some((missing, message)) = writer_state.next() {
                 deliver(missing, message);
             }
         }
     }
 
-    fn lines(&self) -> Vec<Arc<Line<T>>> {
+    fn writer_states(&self) -> Vec<Arc<WriterState<T>>> {
         self.live().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Adds a channel to those of its writer.
-    fn join(&self, writer: Writer, progress: &Arc<Progress>) -> Arc<Line<T>> {
+    fn join(&self, writer: Writer, progress: &Arc<Progress>) -> Arc<WriterState<T>> {
         let mut live = self.live();
-        if let Some(line) = live.get(&writer).and_then(Weak::upgrade) {
-            line.lock().channels.push(progress.clone());
-            return line;
+        if let Some(writer_state) = live.get(&writer).and_then(Weak::upgrade) {
+            writer_state.lock().channels.push(progress.clone());
+            return writer_state;
         }
         let last = self.left().take(writer);
         let state = State {
@@ -437,12 +438,12 @@ impl<T> Writers<T> {
             busy: None,
             has_gaps: false,
         };
-        let line = Arc::new(Line { state: Mutex::new(state), freed: Condvar::new() });
-        live.insert(writer, Arc::downgrade(&line));
-        line
+        let writer_state = Arc::new(WriterState { state: Mutex::new(state), freed: Condvar::new() });
+        live.insert(writer, Arc::downgrade(&writer_state));
+        writer_state
     }
 
-    fn live(&self) -> MutexGuard<'_, BTreeMap<Writer, Weak<Line<T>>>> {
+    fn live(&self) -> MutexGuard<'_, BTreeMap<Writer, Weak<WriterState<T>>>> {
         self.live.lock()
     }
 
@@ -480,10 +481,10 @@ mod tests {
     /// What a subscriber delivers because of this message, and what it counts as lost.
     fn pass(channel: &Follow<u64>, sequence: u64) -> (Vec<u64>, u64) {
         let (mut delivered, mut lost) = (Vec::new(), 0);
-        match channel.came(sequence) {
-            Turn::Never => return (delivered, lost),
-            Turn::Later => channel.hold(sequence, sequence, 1, ROOM),
-            Turn::Now(missing) => {
+        match channel.on_message(sequence) {
+            Disposition::Drop => return (delivered, lost),
+            Disposition::Hold => channel.hold(sequence, sequence, 1, ROOM),
+            Disposition::Deliver(missing) => {
                 lost += missing.count;
                 delivered.push(sequence);
                 channel.done(sequence);
@@ -502,32 +503,35 @@ mod tests {
     #[test]
     fn what_came_before_the_first_message_is_not_missing() {
         let channel = follow(&Arc::default(), 1);
-        assert_eq!((channel.told(99, 0).count, pass(&channel, 100).1, pass(&channel, 101).1), (0, 0, 0));
+        assert_eq!((channel.on_loss_report(99, 0).count, pass(&channel, 100).1, pass(&channel, 101).1), (0, 0, 0));
         assert_eq!((pass(&channel, 105), pass(&channel, 103), pass(&channel, 106).1), ((vec![105], 3), (vec![], 0), 0));
     }
 
     #[test]
     fn what_is_missing_has_numbers() {
         let channel = follow(&Arc::default(), 1);
-        assert_eq!((channel.came(3), channel.done(3)), (Turn::Now(Missing { last: 2, count: 0 }), false));
-        let Turn::Now(missing) = channel.came(7) else { panic!("it is due") };
-        assert_eq!((missing.numbers(), channel.done(7), channel.told(9, 1).numbers()), (4..=6, false, 8..=9));
+        assert_eq!(
+            (channel.on_message(3), channel.done(3)),
+            (Disposition::Deliver(Missing { last: 2, count: 0 }), false)
+        );
+        let Disposition::Deliver(missing) = channel.on_message(7) else { panic!("it is due") };
+        assert_eq!((missing.numbers(), channel.done(7), channel.on_loss_report(9, 1).numbers()), (4..=6, false, 8..=9));
         assert!(Missing::default().numbers().is_empty());
     }
 
     #[test]
-    fn what_is_told_is_counted_once() {
+    fn reported_losses_are_counted_once() {
         let channel = follow(&Arc::default(), 1);
-        assert_eq!((pass(&channel, 1).1, channel.told(5, 4).count, pass(&channel, 6).1), (0, 4, 0));
-        assert_eq!((channel.told(8, 1).count, pass(&channel, 10).1), (2, 1));
+        assert_eq!((pass(&channel, 1).1, channel.on_loss_report(5, 4).count, pass(&channel, 6).1), (0, 4, 0));
+        assert_eq!((channel.on_loss_report(8, 1).count, pass(&channel, 10).1), (2, 1));
         let fresh = follow(&Arc::default(), 1);
         assert_eq!(
-            (fresh.told(5, 3).count, pass(&fresh, 6).1),
+            (fresh.on_loss_report(5, 3).count, pass(&fresh, 6).1),
             (3, 0),
             "held messages that made room before the first came"
         );
         let forged = follow(&Arc::default(), 1);
-        assert_eq!((forged.told(5, u64::MAX).count, forged.told(6, u64::MAX).count), (5, 1));
+        assert_eq!((forged.on_loss_report(5, u64::MAX).count, forged.on_loss_report(6, u64::MAX).count), (5, 1));
     }
 
     #[test]
@@ -536,12 +540,16 @@ mod tests {
         let first = follow(&writers, 1);
         assert_eq!((pass(&first, 7).1, first.end().count), (0, 0));
         let second = follow(&writers, 1);
-        assert_eq!((second.told(10, 0).count, pass(&second, 11).1, pass(&second, 12).1), (3, 0, 0));
+        assert_eq!((second.on_loss_report(10, 0).count, pass(&second, 11).1, pass(&second, 12).1), (3, 0, 0));
         assert_eq!(second.end().count, 0);
         let other = follow(&writers, 2);
         assert_eq!((pass(&other, 50).1, other.end().count), (0, 0));
         let third = follow(&writers, 1);
-        assert_eq!((third.told(15, 1).count, pass(&third, 16).1), (3, 0), "two on the way and one that made room");
+        assert_eq!(
+            (third.on_loss_report(15, 1).count, pass(&third, 16).1),
+            (3, 0),
+            "two on the way and one that made room"
+        );
     }
 
     #[test]
@@ -562,20 +570,24 @@ mod tests {
     fn nothing_comes_twice_and_a_loss_on_one_channel_is_none() {
         let writers = Arc::default();
         let (a, b) = (follow(&writers, 1), follow(&writers, 1));
-        assert_eq!((a.told(0, 0).count, b.told(0, 0).count), (0, 0));
+        assert_eq!((a.on_loss_report(0, 0).count, b.on_loss_report(0, 0).count), (0, 0));
         assert_eq!((pass(&a, 1), pass(&b, 1)), ((vec![1], 0), (vec![], 0)));
-        assert_eq!((pass(&a, 3), a.told(5, 2).count), ((vec![], 0), 0), "2, 4 and 5 may come on the other channel");
+        assert_eq!(
+            (pass(&a, 3), a.on_loss_report(5, 2).count),
+            ((vec![], 0), 0),
+            "2, 4 and 5 may come on the other channel"
+        );
         assert_eq!((pass(&b, 2), pass(&b, 3)), ((vec![2, 3], 0), (vec![], 0)));
-        assert_eq!((pass(&b, 5), b.told(6, 1).count), ((vec![5], 1), 0), "4 came on neither");
+        assert_eq!((pass(&b, 5), b.on_loss_report(6, 1).count), ((vec![5], 1), 0), "4 came on neither");
         assert_eq!((pass(&a, 6), pass(&b, 7)), ((vec![6], 0), (vec![7], 0)));
-        assert_eq!((b.told(9, 2).count, a.told(9, 2).count), (0, 2), "lost on both, counted once");
+        assert_eq!((b.on_loss_report(9, 2).count, a.on_loss_report(9, 2).count), (0, 2), "lost on both, counted once");
     }
 
     #[test]
     fn waiting_ends_when_the_room_is_full_or_patience_is() {
         let writers = Arc::default();
         let (a, b) = (follow(&writers, 1), follow(&writers, 1));
-        assert_eq!((b.told(0, 0).count, pass(&a, 2)), (0, (vec![], 0)));
+        assert_eq!((b.on_loss_report(0, 0).count, pass(&a, 2)), (0, (vec![], 0)));
         assert!(writers.is_any_holding());
         let mut out = Vec::new();
         writers.give_up(clock::now(), |missing, message| out.push((missing.count, message)));
@@ -594,17 +606,17 @@ mod tests {
     fn messages_are_left_to_the_thread_that_delivers() {
         let writers = Arc::default();
         let (a, b) = (follow(&writers, 1), follow(&writers, 1));
-        assert_eq!((a.told(0, 0).count, b.told(0, 0).count), (0, 0));
-        assert!(matches!(a.came(1), Turn::Now(_)));
-        assert_eq!(b.came(2), Turn::Later);
+        assert_eq!((a.on_loss_report(0, 0).count, b.on_loss_report(0, 0).count), (0, 0));
+        assert!(matches!(a.on_message(1), Disposition::Deliver(_)));
+        assert_eq!(b.on_message(2), Disposition::Hold);
         b.hold(2, 2, 1, ROOM);
         assert!(a.done(1));
         assert_eq!(rest(&a), (vec![2], 0));
         // A channel that was alone when it began.
         let alone = follow(&writers, 2);
-        assert!(matches!(alone.came(1), Turn::Now(_)));
+        assert!(matches!(alone.on_message(1), Disposition::Deliver(_)));
         let other = follow(&writers, 2);
-        assert_eq!(other.came(2), Turn::Later);
+        assert_eq!(other.on_message(2), Disposition::Hold);
         other.hold(2, 2, 1, ROOM);
         assert!(other.next().is_none() && !alone.done(1));
         assert_eq!(rest(&other), (vec![2], 0));
@@ -613,19 +625,25 @@ mod tests {
     #[test]
     fn gaps_of_a_writer_that_has_them_are_no_losses() {
         let writers = Arc::<Writers<u64>>::default();
-        let came = |channel: &Follow<u64>, number| {
-            let turn = channel.came(number);
+        let message = |channel: &Follow<u64>, number| {
+            let disposition = channel.on_message(number);
             channel.done(number);
-            turn
+            disposition
         };
-        let now = |last| Turn::Now(Missing { last, count: 0 });
+        let deliver = |last| Disposition::Deliver(Missing { last, count: 0 });
         let channel = follow(&writers, 1).with_gaps(true);
-        assert_eq!((came(&channel, 3), came(&channel, 9), came(&channel, 9)), (now(2), now(8), Turn::Never));
-        assert_eq!((channel.told(12, 2).count, came(&channel, 20), channel.end().count), (2, now(19), 0));
+        assert_eq!(
+            (message(&channel, 3), message(&channel, 9), message(&channel, 9)),
+            (deliver(2), deliver(8), Disposition::Drop)
+        );
+        assert_eq!(
+            (channel.on_loss_report(12, 2).count, message(&channel, 20), channel.end().count),
+            (2, deliver(19), 0)
+        );
         let again = follow(&writers, 1).with_gaps(true);
-        assert_eq!(came(&again, 1), now(0), "it counts again");
+        assert_eq!(message(&again, 1), deliver(0), "it counts again");
         let other = follow(&writers, 1).with_gaps(true);
-        assert_eq!(came(&other, 1), Turn::Never, "both bring the same messages");
+        assert_eq!(message(&other, 1), Disposition::Drop, "both bring the same messages");
     }
 
     #[test]
@@ -634,7 +652,11 @@ mod tests {
         for _ in 0..2 {
             let nameless = Follow::new(&writers, &Announcement::default(), true);
             assert_eq!(
-                (nameless.told(5, u64::MAX).count, nameless.told(5, u64::MAX).count, pass(&nameless, 6).1),
+                (
+                    nameless.on_loss_report(5, u64::MAX).count,
+                    nameless.on_loss_report(5, u64::MAX).count,
+                    pass(&nameless, 6).1
+                ),
                 (5, 0, 0)
             );
             assert_eq!((pass(&nameless, 9).1, nameless.end().count), (2, 0));

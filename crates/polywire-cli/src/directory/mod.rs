@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The maximum number of entries of a list. Hostile nodes could announce any number of types.
-const MOST: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 pub const VERB: Verb = Verb::group(
     "directory",
@@ -123,7 +123,7 @@ impl Directory {
             places: endpoints(node),
         }));
         entries.extend(types(&nodes));
-        entries.into_iter().take(MOST).collect()
+        entries.into_iter().take(MAX_ENTRIES).collect()
     }
 
     fn description(&self, node: &NodeData) -> Option<&NodeDescription> {

@@ -29,7 +29,7 @@ use crate::{
 const TICK: Duration = Duration::from_millis(50);
 
 /// The maximum number of nodes whose descriptions are forwarded.
-const MOST_NODES: usize = 4096;
+const MAX_NODES: usize = 4096;
 
 /// How long descriptions may take to be delivered when the process is told to end.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ impl Action for Serve {
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
             watch.poll(terminal);
             let Some(Sample { value, info }) = nodes.recv_timeout(TICK) else { continue };
-            let has_room = there.len() < MOST_NODES || there.contains_key(&info.key_hash);
+            let has_room = there.len() < MAX_NODES || there.contains_key(&info.key_hash);
             if info.kind == Kind::Data && has_room {
                 clients.publish(&value)?;
                 if there.insert(info.key_hash, value.clone()).is_none() {

@@ -75,12 +75,12 @@ pub enum Names {
 
 /// The permissions of a node.
 #[cfg_attr(not(feature = "dds-security"), expect(dead_code, reason = "only documents need it"))]
-pub enum May<'a> {
+pub enum Permissions<'a> {
     Everything,
     /// The permissions in a document that was signed before.
-    As(&'a Path),
+    SignedDocument(&'a Path),
     /// The permissions of the section `[access]` of a configuration.
-    By(&'a Path, Names),
+    AccessRules(&'a Path, Names),
 }
 
 /// The subject of documents: the name of a node, and the validity of its certificate, as two times
@@ -94,13 +94,13 @@ pub struct Holder<'a> {
 /// Makes the documents of a node, with the same validity as its certificate. The authority's
 /// certificate and key are PEM.
 #[cfg(feature = "dds-security")]
-pub fn documents(of: &Holder<'_>, may: &May<'_>, authority: &str, key: &str) -> anyhow::Result<Documents> {
+pub fn documents(of: &Holder<'_>, granted: &Permissions<'_>, authority: &str, key: &str) -> anyhow::Result<Documents> {
     let (authority, key) = (X509::from_pem(authority.as_bytes())?, key.as_bytes());
     let key = openssl::pkey::PKey::private_key_from_pem(key)?;
-    let rules = match may {
-        May::Everything => EVERYTHING.to_owned(),
-        May::As(document) => rules_of(document, &authority)?,
-        May::By(file, names) => rules_by(file, of.name, *names)?,
+    let rules = match granted {
+        Permissions::Everything => EVERYTHING.to_owned(),
+        Permissions::SignedDocument(document) => rules_of(document, &authority)?,
+        Permissions::AccessRules(file, names) => rules_by(file, of.name, *names)?,
     };
     let sign = |document: &str| -> anyhow::Result<String> {
         let (document, flags) = (document.as_bytes(), Pkcs7Flags::TEXT | Pkcs7Flags::DETACHED);
@@ -111,7 +111,7 @@ pub fn documents(of: &Holder<'_>, may: &May<'_>, authority: &str, key: &str) -> 
 }
 
 #[cfg(not(feature = "dds-security"))]
-pub fn documents(_: &Holder<'_>, _: &May<'_>, _: &str, _: &str) -> anyhow::Result<Documents> {
+pub fn documents(_: &Holder<'_>, _: &Permissions<'_>, _: &str, _: &str) -> anyhow::Result<Documents> {
     anyhow::bail!("this program was built without DDS Security: build it with the feature 'dds-security'")
 }
 

@@ -16,7 +16,7 @@ use x509_parser::{
 };
 
 /// The contents of a certificate.
-pub struct Known {
+pub struct CertificateInfo {
     /// The names and addresses of the certificate, the node's own name first.
     pub hosts: Vec<String>,
     pub is_authority: bool,
@@ -30,16 +30,16 @@ pub struct Known {
     public_key: Vec<u8>,
 }
 
-impl Known {
+impl CertificateInfo {
     /// Reads the first certificate of a file.
-    pub fn read(path: &Path) -> anyhow::Result<Known> {
+    pub fn read(path: &Path) -> anyhow::Result<CertificateInfo> {
         let text = text(path)?;
         let (_, pem) = x509_parser::pem::parse_x509_pem(text.as_bytes())
             .map_err(|_| anyhow::anyhow!("{}: is no certificate in PEM", path.display()))?;
-        Known::parse(&pem).with_context(|| path.display().to_string())
+        CertificateInfo::parse(&pem).with_context(|| path.display().to_string())
     }
 
-    fn parse(pem: &Pem) -> anyhow::Result<Known> {
+    fn parse(pem: &Pem) -> anyhow::Result<CertificateInfo> {
         let Ok((_, certificate)) = X509Certificate::from_der(&pem.contents) else { bail!("is no X.509 certificate") };
         let names = certificate.subject_alternative_name().ok().flatten();
         let names = names.map(|names| names.value.general_names.as_slice()).unwrap_or_default();
@@ -48,7 +48,7 @@ impl Known {
             found.unwrap_or_else(|| name.to_string())
         };
         let valid = certificate.validity();
-        Ok(Known {
+        Ok(CertificateInfo {
             hosts: names.iter().filter_map(host).collect(),
             is_authority: certificate.is_ca(),
             issuer: common(certificate.issuer()),
@@ -114,7 +114,7 @@ fn date(time: ASN1Time) -> String {
 
 /// Checks that the key is the one of the certificate in the file.
 pub fn check_pair(certificate: &Path, key: &KeyPair) -> anyhow::Result<()> {
-    match Known::read(certificate)?.public_key == key.subject_public_key_info() {
+    match CertificateInfo::read(certificate)?.public_key == key.subject_public_key_info() {
         true => Ok(()),
         false => bail!("{}: the key beside it is not its key", certificate.display()),
     }

@@ -19,8 +19,8 @@ use rcgen::{
 use serde_json::json;
 
 use self::{
-    dds::{Holder, May, Names},
-    files::Known,
+    dds::{Holder, Names, Permissions},
+    files::CertificateInfo,
 };
 use crate::{
     outcome::{self, Missed, Misuse, Outcome},
@@ -182,16 +182,16 @@ impl Action for Sign {
             vec![(&key, &secret, 0o600), (&certificate, &signed, 0o644), (&authority, &root, 0o644)];
         let (governance, permissions) = (folder.join("governance.p7s"), folder.join("permissions.p7s"));
         // Documents expire with the certificate that they were made for.
-        let may = match &self.rules.access {
-            Some(file) => Some(May::By(file, self.rules.names)),
+        let granted = match &self.rules.access {
+            Some(file) => Some(Permissions::AccessRules(file, self.rules.names)),
             // The permissions of the node remain unchanged.
-            None if self.renew && permissions.exists() => Some(May::As(&permissions)),
-            None => self.dds.then_some(May::Everything),
+            None if self.renew && permissions.exists() => Some(Permissions::SignedDocument(&permissions)),
+            None => self.dds.then_some(Permissions::Everything),
         };
         let valid = (params.not_before.unix_timestamp(), params.not_after.unix_timestamp());
         let holder = Holder { name: &self.name, valid };
-        let sign = |may| dds::documents(&holder, &may, &root, &issuer.key().serialize_pem());
-        let documents = may.map(sign).transpose()?;
+        let sign = |granted| dds::documents(&holder, &granted, &root, &issuer.key().serialize_pem());
+        let documents = granted.map(sign).transpose()?;
         self.rules.access.iter().try_for_each(|file| warn_of_rates(terminal, file))?;
         if let Some(documents) = &documents {
             files.push((&governance, &documents.governance, 0o644));
@@ -224,13 +224,13 @@ impl Sign {
     fn params(&self, before: &Path) -> anyhow::Result<CertificateParams> {
         let mut hosts = self.hosts.clone();
         if self.renew {
-            let known = Known::read(before)?;
-            if known.name() != self.name {
-                let reason = format!("{} is of '{}', not '{}'", before.display(), known.name(), self.name);
+            let certificate = CertificateInfo::read(before)?;
+            if certificate.name() != self.name {
+                let reason = format!("{} is of '{}', not '{}'", before.display(), certificate.name(), self.name);
                 return Err(Misuse(reason).into());
             }
             if hosts.is_empty() {
-                hosts = known.hosts;
+                hosts = certificate.hosts;
             }
         }
         // The first name is the identity of the node.
@@ -266,14 +266,14 @@ fn authority_of(folder: &Path) -> anyhow::Result<(String, KeyPair)> {
 impl Action for Permit {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         let (root, key) = authority_of(&self.authority)?;
-        let (key, may) = (key.serialize_pem(), May::By(&self.access, self.names));
+        let (key, granted) = (key.serialize_pem(), Permissions::AccessRules(&self.access, self.names));
         let documents = self.folders.iter().map(|folder| {
-            let known = Known::read(&folder.join("certificate.pem"))?;
-            if known.name() != known.common_name {
+            let certificate = CertificateInfo::read(&folder.join("certificate.pem"))?;
+            if certificate.name() != certificate.common_name {
                 let reason = format!("{}: DDS knows it by another name than its own", folder.display());
                 return Err(Misuse(reason).into());
             }
-            dds::documents(&Holder { name: known.name(), valid: known.valid }, &may, &root, &key)
+            dds::documents(&Holder { name: certificate.name(), valid: certificate.valid }, &granted, &root, &key)
         });
         // Documents are written for all nodes or for none.
         let documents = documents.collect::<anyhow::Result<Vec<_>>>()?;
@@ -295,22 +295,23 @@ impl Action for Show {
     fn run(self, terminal: &Terminal) -> outcome::Result {
         let mut wrong = Vec::new();
         for file in &self.files {
-            let known = Known::read(file)?;
-            let fault = known.fault(now(), file);
+            let certificate = CertificateInfo::read(file)?;
+            let fault = certificate.fault(now(), file);
             if terminal.json {
                 terminal.value(&json!({
-                    "file": file, "name": known.name(), "hosts": known.hosts, "authority": known.is_authority,
-                    "issuer": known.issuer, "from": known.from, "until": known.until, "fault": fault,
+                    "file": file, "name": certificate.name(), "hosts": certificate.hosts,
+                    "authority": certificate.is_authority, "issuer": certificate.issuer, "from": certificate.from,
+                    "until": certificate.until, "fault": fault,
                 }))?;
             } else {
-                let kind = if known.is_authority { "authority" } else { "node" };
-                terminal.line(&format!("{}: {kind} {}", file.display(), known.name()))?;
-                let others: Vec<&str> = known.hosts.iter().skip(1).map(String::as_str).collect();
+                let kind = if certificate.is_authority { "authority" } else { "node" };
+                terminal.line(&format!("{}: {kind} {}", file.display(), certificate.name()))?;
+                let others: Vec<&str> = certificate.hosts.iter().skip(1).map(String::as_str).collect();
                 if !others.is_empty() {
                     terminal.line(&format!("  hosts   {}", others.join(", ")))?;
                 }
-                terminal.line(&format!("  issuer  {}", known.issuer))?;
-                terminal.line(&format!("  valid   {} to {}", known.from, known.until))?;
+                terminal.line(&format!("  issuer  {}", certificate.issuer))?;
+                terminal.line(&format!("  valid   {} to {}", certificate.from, certificate.until))?;
                 fault.iter().try_for_each(|fault| terminal.line(&format!("  {fault}")))?;
             }
             wrong.extend(fault.map(|fault| format!("{}: {fault}", file.display())));

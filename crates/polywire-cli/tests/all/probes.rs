@@ -298,7 +298,7 @@ fn slips_are_told() {
     says(&["probe", "set", "a/b", "every"], 3, "NAME=VALUE is expected");
 }
 
-/// Takes node packets until it has a sample of each of these instances; does not acknowledge the
+/// Accepts node packets until it has a sample of each of these instances; does not acknowledge the
 /// last packet if `stores` is false.
 fn collect(wire: &str, instances: &[&str], stores: bool) -> Vec<Sample> {
     let node = Node::new();
@@ -310,15 +310,15 @@ fn collect(wire: &str, instances: &[&str], stores: bool) -> Vec<Sample> {
     while !is_over(&all) {
         let request = service.recv_timeout(Duration::from_secs(120)).expect("a packet");
         let from = Uuid(request.info().source.link.peer.node.0);
-        let taken = match intake.take(request.value(), Some(from)) {
-            Ok(taken) => taken,
+        let accepted = match intake.take(request.value(), Some(from)) {
+            Ok(accepted) => accepted,
             Err(rejection) => {
                 request.reply(&rejection.reply().expect("there is room")).expect("replied");
                 continue;
             }
         };
-        all.extend(taken.samples);
-        intake.stored(taken.ticket);
+        all.extend(accepted.samples);
+        intake.stored(accepted.ticket);
         if stores || !is_over(&all) {
             request.reply(&PacketReply::default()).expect("replied");
         }

@@ -22,10 +22,10 @@ use polywire::{
 use super::token::{Token, Tokens};
 
 /// The maximum size of a condition in bytes.
-const MOST_BYTES: usize = 4096;
+const MAX_BYTES: usize = 4096;
 
 /// The maximum number of comparisons of a condition.
-const MOST_FIELDS: usize = 64;
+const MAX_FIELDS: usize = 64;
 
 /// The maximum depth of nested parentheses.
 const DEEPEST: usize = 32;
@@ -142,8 +142,8 @@ impl FromStr for Condition {
     type Err = ConditionError;
 
     fn from_str(text: &str) -> Result<Condition, ConditionError> {
-        if text.len() > MOST_BYTES {
-            return Err(error(1, format!("a condition has at most {MOST_BYTES} bytes")));
+        if text.len() > MAX_BYTES {
+            return Err(error(1, format!("a condition has at most {MAX_BYTES} bytes")));
         }
         let mut parser = Parser { tokens: Tokens::of(text)?, fields: Vec::new(), waits: 0, depth: 0 };
         let root = parser.any()?;
@@ -222,8 +222,8 @@ impl Parser {
             return Err(self.expected("a field such as processor/busy_percent, or '(',"));
         };
         let (topic, path) = divide(&text).map_err(|reason| error(column, format!("'{text}': {reason}")))?;
-        if self.fields.len() == MOST_FIELDS {
-            return Err(error(column, format!("a condition has at most {MOST_FIELDS} comparisons")));
+        if self.fields.len() == MAX_FIELDS {
+            return Err(error(column, format!("a condition has at most {MAX_FIELDS} comparisons")));
         }
         self.tokens.advance();
         if self.word("missing") {
@@ -473,7 +473,7 @@ mod tests {
             assert!(error.starts_with(expected), "{text}: {error}");
         }
         assert!("(".repeat(1000).parse::<Condition>().is_err() && "x".repeat(5000).parse::<Condition>().is_err());
-        let long = vec!["a/b > 1"; MOST_FIELDS + 1].join(" or ");
+        let long = vec!["a/b > 1"; MAX_FIELDS + 1].join(" or ");
         assert!(long.parse::<Condition>().is_err());
     }
 

@@ -30,16 +30,16 @@ use crate::Entry;
 pub const ALERTS: &str = "telemetry/alerts";
 
 /// The maximum number of alerts of a collector.
-pub const MOST_ALERTS: usize = 256;
+pub const MAX_ALERTS: usize = 256;
 
 /// The maximum number of subjects of all alerts together.
-const MOST_SUBJECTS: usize = 100_000;
+const MAX_SUBJECTS: usize = 100_000;
 
 /// The maximum number of topics whose alerts are cached.
-const MOST_TOPICS: usize = 65_536;
+const MAX_TOPICS: usize = 65_536;
 
 /// The maximum number of changes that wait to be published, and that wait for the program.
-const MOST_CHANGES: usize = 4096;
+const MAX_CHANGES: usize = 4096;
 
 /// Returns the QoS of [`ALERTS`]: a late joiner receives the latest state of each alert.
 ///
@@ -314,7 +314,7 @@ impl State {
         }
         let topic = entry.topic();
         if !concerned.contains_key(topic) {
-            if concerned.len() >= MOST_TOPICS {
+            if concerned.len() >= MAX_TOPICS {
                 concerned.clear();
             }
             let numbered = rules.iter().enumerate().filter(|(_, rule)| rule.plan.divide(topic).is_some());
@@ -370,8 +370,8 @@ impl Rule {
     fn update(&mut self, key: (String, String), rest: &str, entry: &Entry, now: Instant, book: &mut Book) {
         self.forget_expected(&key, book);
         if !self.subjects.contains_key(&key) {
-            if book.subjects >= MOST_SUBJECTS {
-                return self.warn(&format!("there are {MOST_SUBJECTS} subjects of alerts; others are ignored"));
+            if book.subjects >= MAX_SUBJECTS {
+                return self.warn(&format!("there are {MAX_SUBJECTS} subjects of alerts; others are ignored"));
             }
             book.subjects += 1;
             self.subjects.insert(key.clone(), Subject::new(&self.plan.condition, now));
@@ -436,7 +436,7 @@ impl Book {
 
     fn tell(&mut self, alert: Alert) {
         for queue in [&mut self.untold, &mut self.changes] {
-            if queue.len() >= MOST_CHANGES {
+            if queue.len() >= MAX_CHANGES {
                 queue.pop_front();
             }
             queue.push_back(alert.clone());

@@ -21,16 +21,16 @@ use serde_json::Value;
 
 use super::rows::Wanted;
 use crate::{
-    CellValue, Column, Columns, Entry, JsonText, MOST_COLUMNS,
+    CellValue, Column, Columns, Entry, JsonText, MAX_COLUMNS,
     files::numbered,
     table::{EachRow, Layout},
 };
 
 /// The maximum size of a record, equal to that of the files which the handler repairs.
-const MOST_RECORD: usize = 1 << 28;
+const MAX_RECORD: usize = 1 << 28;
 
 /// The maximum number of channels of a file that are cached.
-const MOST_CHANNELS: usize = 65_536;
+const MAX_CHANNELS: usize = 65_536;
 
 /// The maximum depth of objects in a JSON Schema whose members are columns of their own.
 const DEEPEST: usize = 16;
@@ -47,15 +47,14 @@ pub(super) fn parts(path: &Path) -> io::Result<Vec<PathBuf>> {
 /// Calls `each` with the rows of a file, until it returns false. The error describes the damage.
 pub(super) fn read(path: &Path, wanted: &Wanted<'_>, each: EachRow<'_>) -> Result<(), String> {
     let text = |error: mcap::McapError| error.to_string();
-    let options =
-        LinearReaderOptions::default().with_record_length_limit(MOST_RECORD).with_prevalidate_chunk_crcs(true);
+    let options = LinearReaderOptions::default().with_record_length_limit(MAX_RECORD).with_prevalidate_chunk_crcs(true);
     let file = File::open(path).map_err(|error| error.to_string())?;
     let (mut channels, mut number) = (HashMap::<u16, Rows>::new(), 0);
     for message in MessageReader::new_with_options(BufReader::new(file), options) {
         let mcap::Message { channel, sequence, publish_time, data, .. } = message.map_err(text)?;
         number += 1;
         if !channels.get(&channel.id).is_some_and(|known| Arc::ptr_eq(&known.channel, &channel)) {
-            if channels.len() >= MOST_CHANNELS {
+            if channels.len() >= MAX_CHANNELS {
                 channels.clear();
             }
             channels.insert(channel.id, Rows::of(channel.clone()));
@@ -218,7 +217,7 @@ fn json_columns(channel: &Channel<'_>) -> (Vec<Vec<String>>, Vec<(String, Column
     {
         add_columns(&schema, &mut Vec::new(), &mut paths, &mut columns);
     }
-    if paths.is_empty() || paths.len() > MOST_COLUMNS {
+    if paths.is_empty() || paths.len() > MAX_COLUMNS {
         return (vec![Vec::new()], vec![("value".to_owned(), Column::Json)]);
     }
     (paths, columns)
@@ -231,7 +230,7 @@ fn add_columns(
     paths: &mut Vec<Vec<String>>,
     columns: &mut Vec<(String, Column)>,
 ) {
-    if paths.len() > MOST_COLUMNS {
+    if paths.len() > MAX_COLUMNS {
         return;
     }
     if let Some(members) = schema["properties"].as_object().filter(|_| path.len() < DEEPEST) {

@@ -4,6 +4,7 @@
 //! Names of types and members are data; as identifiers they are always quoted. Each row has a
 //! checksum of its values, which reveals damage that SQLite cannot detect.
 
+mod downsample;
 #[cfg(feature = "mcap")]
 mod mcap;
 mod read;
@@ -11,7 +12,6 @@ mod read;
 mod recent;
 mod retain;
 mod rows;
-mod thin;
 mod write;
 
 use std::path::{Path, PathBuf};

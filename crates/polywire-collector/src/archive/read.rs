@@ -14,7 +14,9 @@ use rusqlite::{
     types::Value,
 };
 
-use super::{ArchiveError, CHECKSUM, checksum, is_archive, no_member, no_message, quoted, rows::Rows, thin::Thin};
+use super::{
+    ArchiveError, CHECKSUM, checksum, downsample::Downsampler, is_archive, no_member, no_message, quoted, rows::Rows,
+};
 
 /// A read-only archive of the handlers `sqlite`, `parquet` or `mcap`.
 ///
@@ -114,7 +116,7 @@ pub(super) type EachPoint<'a> = &'a mut dyn FnMut(i64, Option<f64>) -> bool;
 pub(super) const OF_TOPIC: &str = "_topic = ?1 AND _timestamp_ns BETWEEN ?2 AND ?3";
 
 /// The maximum number of damages that are listed.
-const MOST_DAMAGE: usize = 100;
+const MAX_DAMAGE: usize = 100;
 
 impl Archive {
     /// Opens an archive, also while a collector writes to it: a database, a folder of Parquet files
@@ -170,10 +172,10 @@ impl Archive {
         most: usize,
         goes_on: impl Fn() -> bool,
     ) -> Result<Series, ArchiveError> {
-        let (mut thin, mut without) = (Thin::new(most), 0);
+        let (mut downsampler, mut without) = (Downsampler::new(most), 0);
         let each = &mut |time, number: Option<f64>| {
             match number {
-                Some(number) => thin.add((time, number)),
+                Some(number) => downsampler.add((time, number)),
                 None => without += 1,
             }
             goes_on()
@@ -182,7 +184,7 @@ impl Archive {
             Source::Database(database) => database.scan(topic, member, times, each)?,
             Source::Rows(rows) => rows.member(topic, member, times, each)?,
         }
-        Ok(Series { numbers: thin.count(), points: thin.finish(), without })
+        Ok(Series { numbers: downsampler.count(), points: downsampler.finish(), without })
     }
 
     /// Calls `each` with the time and the value of a member in all messages of a topic, the oldest
@@ -382,7 +384,7 @@ impl Database {
 
 impl ArchiveCheck {
     pub(super) fn add(&mut self, damage: String) {
-        if self.damage.len() < MOST_DAMAGE {
+        if self.damage.len() < MAX_DAMAGE {
             self.damage.push(damage);
         }
     }

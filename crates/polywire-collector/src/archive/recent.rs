@@ -16,7 +16,7 @@ use super::{
 use crate::columns::METADATA;
 
 /// The maximum number of characters of a text.
-const MOST_TEXT: usize = 200;
+const MAX_TEXT: usize = 200;
 
 /// A message of an archive.
 pub(crate) struct Message {
@@ -190,11 +190,11 @@ impl Rows {
 
 fn cut(value: Value) -> Value {
     match value {
-        Value::Text(text) if text.chars().nth(MOST_TEXT).is_some() => {
-            Value::Text(text.chars().take(MOST_TEXT).chain(['…']).collect())
+        Value::Text(text) if text.chars().nth(MAX_TEXT).is_some() => {
+            Value::Text(text.chars().take(MAX_TEXT).chain(['…']).collect())
         }
         Value::Blob(mut bytes) => {
-            bytes.truncate(MOST_TEXT / 2);
+            bytes.truncate(MAX_TEXT / 2);
             Value::Blob(bytes)
         }
         other => other,

@@ -8,7 +8,7 @@ use super::quoted;
 use crate::retention::Retention;
 
 /// The maximum number of messages of a type that one step removes. Fewer arrive between two steps.
-const MOST_ROWS: usize = 8192;
+const MAX_ROWS: usize = 8192;
 
 /// The number of messages that are removed between two checks of the size.
 const FEW_ROWS: usize = 256;
@@ -38,7 +38,7 @@ pub(super) fn step(connection: &Connection, retention: Retention) -> rusqlite::R
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let oldest = i64::try_from(now.saturating_sub(most).as_nanos()).unwrap_or(i64::MAX);
         for table in tables(connection)? {
-            is_more |= remove(connection, &table, oldest, MOST_ROWS)? == MOST_ROWS;
+            is_more |= remove(connection, &table, oldest, MAX_ROWS)? == MAX_ROWS;
         }
     }
     let (most, spare) = PAGES;
@@ -55,7 +55,7 @@ pub(super) fn step(connection: &Connection, retention: Retention) -> rusqlite::R
 /// Removes the oldest messages while the size exceeds the limit. Returns whether it still does.
 pub(super) fn remove_surplus(connection: &Connection, retention: Retention) -> rusqlite::Result<bool> {
     let Some(most) = retention.bytes else { return Ok(false) };
-    for _ in 0..MOST_ROWS / FEW_ROWS {
+    for _ in 0..MAX_ROWS / FEW_ROWS {
         if used_bytes(connection)? <= most {
             return Ok(false);
         }

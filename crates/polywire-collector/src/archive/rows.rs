@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The maximum size of the temporary database in bytes, which is on the disk.
-const MOST_BYTES: u64 = 64 << 30;
+const MAX_BYTES: u64 = 64 << 30;
 
 /// The memory for the cache of the temporary database, in bytes.
 const MEMORY_BYTES: u64 = 64 << 20;
@@ -244,7 +244,7 @@ fn temporary() -> rusqlite::Result<Connection> {
     connection.execute_batch(&format!(
         "PRAGMA page_size = {PAGE}; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
          PRAGMA max_page_count = {}; PRAGMA cache_size = -{};",
-        MOST_BYTES / PAGE,
+        MAX_BYTES / PAGE,
         MEMORY_BYTES / 1024,
     ))?;
     Ok(connection)

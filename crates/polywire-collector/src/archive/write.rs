@@ -18,10 +18,10 @@ use crate::{
 
 /// The maximum number of columns of a table, over all versions of its type. SQLite has at most
 /// 2000.
-const MOST: usize = 1900;
+const MAX_COLUMNS: usize = 1900;
 
 /// The maximum number of characters of a name in the database.
-const MOST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 
 /// The number of prepared statements that are cached.
 const STATEMENTS: usize = 256;
@@ -169,7 +169,7 @@ impl NoTable {
         match self {
             NoTable::Database(cause) => failed(path, &cause),
             NoTable::TooManyColumns => {
-                HandlerError::Refused(format!("the versions of its type have more than {MOST} columns"))
+                HandlerError::Refused(format!("the versions of its type have more than {MAX_COLUMNS} columns"))
             }
         }
     }
@@ -248,7 +248,7 @@ fn column_name(
         return Ok(name);
     }
     let taken = names(connection, "SELECT name FROM polywire_columns WHERE type = ?1", [type_name])?;
-    if taken.len() >= MOST {
+    if taken.len() >= MAX_COLUMNS {
         return Err(NoTable::TooManyColumns);
     }
     let own = METADATA.iter().map(|(name, _)| *name).chain([CHECKSUM]);
@@ -290,7 +290,7 @@ fn is_in(taken: &[String], name: &str) -> bool {
 /// Returns the wanted name, or one with the same beginning that is not taken. One of the names with
 /// a number must be free.
 fn free_name(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
-    let wanted: String = wanted.chars().take(MOST_NAME).collect();
+    let wanted: String = wanted.chars().take(MAX_NAME).collect();
     let numbered = (2..).map(|number| format!("{wanted}~{number}"));
     [wanted.clone()].into_iter().chain(numbered).find(|name| !is_taken(name)).unwrap_or(wanted)
 }

@@ -16,8 +16,8 @@ use polywire_telemetry::LockedFile;
 use serde_json::{Value, json};
 
 use super::{
-    rows::{MOST_ROW, content_name, content_of},
-    seen::Seen,
+    rows::{MAX_ROW, content_name, content_of},
+    sequences::StoredSequences,
 };
 use crate::{CellValue, HandlerError, files::sync_folder, table::Layout};
 
@@ -44,15 +44,15 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Creates a journal. `seen` has the messages of the previous journals.
-    pub fn create(path: &Path, layout: &Layout, seen: &Seen) -> Result<Journal, HandlerError> {
+    /// Creates a journal. `sequences` has the messages of the previous journals.
+    pub fn create(path: &Path, layout: &Layout, sequences: &StoredSequences) -> Result<Journal, HandlerError> {
         let failed = |cause| HandlerError::file(path, &cause);
         let began = SystemTime::now();
         let since = began.duration_since(UNIX_EPOCH).unwrap_or_default();
         let columns: Vec<Value> =
             layout.columns.iter().map(|(name, column)| json!([name, content_name(*column)])).collect();
         let head = json!({
-            "type": layout.type_name, "columns": columns, "began_s": since.as_secs(), "seen": seen.to_json(),
+            "type": layout.type_name, "columns": columns, "began_s": since.as_secs(), "seen": sequences.to_json(),
         });
         let mut journal = Journal {
             path: path.to_owned(),
@@ -71,9 +71,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a journal that was left behind, and replaces `seen` by its state. Unreadable bytes are
-    /// moved to a file next to it, with a warning. Returns `None` if nothing is readable.
-    pub fn recover(path: &Path, seen: &mut Seen) -> Result<Option<Journal>, HandlerError> {
+    /// Opens a journal that was left behind, and replaces `sequences` by its state. Unreadable
+    /// bytes are moved to a file next to it, with a warning. Returns `None` if nothing is readable.
+    pub fn recover(path: &Path, sequences: &mut StoredSequences) -> Result<Option<Journal>, HandlerError> {
         let failed = |cause| HandlerError::file(path, &cause);
         let mut file = lock(OpenOptions::new().read(true).write(true).open(path)).map_err(failed)?;
         let mut reader = Reader::of(file.try_clone().map_err(failed)?);
@@ -82,11 +82,11 @@ impl Journal {
             fs::remove_file(path).map_err(failed)?;
             return Ok(None);
         };
-        *seen = head.seen;
+        *sequences = head.sequences;
         let mut rows = 0;
         while let Some(body) = reader.next().map_err(failed)? {
             if let Some(id) = head.layout.decode(body).as_deref().and_then(identity) {
-                seen.insert(&(id.0, id.1), id.2);
+                sequences.insert(&(id.0, id.1), id.2);
             }
             rows += 1;
         }
@@ -140,7 +140,7 @@ impl Journal {
     }
 
     fn frame(&mut self, body: &[u8]) -> Result<(), HandlerError> {
-        // A row has at most MOST_ROW bytes, and the limits of `seen` bound the first frame.
+        // A row has at most MAX_ROW bytes, and the limits of `sequences` bound the first frame.
         let len = u32::try_from(body.len()).map_err(|_| HandlerError::Refused("it is too large".to_owned()))?;
         self.buffer.extend_from_slice(&len.to_le_bytes());
         self.buffer.extend_from_slice(&checksum(len, body).to_le_bytes());
@@ -211,7 +211,7 @@ pub(crate) enum End {
 pub(crate) struct Head {
     pub layout: Layout,
     began: SystemTime,
-    seen: Seen,
+    sequences: StoredSequences,
 }
 
 /// Reads the frames of a journal, up to the first invalid one.
@@ -250,7 +250,7 @@ impl Reader {
         let [a, b, c, d, rest @ ..] = front;
         let len = u32::from_le_bytes([a, b, c, d]);
         let size = len as usize;
-        if size > MOST_ROW {
+        if size > MAX_ROW {
             return Ok(self.ends(End::Damage));
         }
         self.body.clear();
@@ -293,5 +293,5 @@ fn head_of(body: &[u8]) -> Option<Head> {
     let columns = head["columns"].as_array()?.iter().map(column).collect::<Option<Vec<_>>>()?;
     let layout = Layout { type_name: head["type"].as_str()?.to_owned(), columns };
     let began = UNIX_EPOCH.checked_add(Duration::from_secs(head["began_s"].as_u64()?))?;
-    layout.has_metadata().then(|| Head { layout, began, seen: Seen::of_json(&head["seen"]) })
+    layout.has_metadata().then(|| Head { layout, began, sequences: StoredSequences::of_json(&head["seen"]) })
 }

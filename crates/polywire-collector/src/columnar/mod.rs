@@ -1,12 +1,12 @@
 //! Tables in files: journals of rows (`journal`), which are converted into Parquet files (`file`).
-//! `seen` tracks the messages that a table has.
+//! `sequences` tracks the messages that a table has.
 
 #![cfg_attr(not(feature = "sqlite"), allow(dead_code, reason = "queries alone read files"))]
 
 pub(crate) mod file;
 pub(crate) mod journal;
 mod rows;
-mod seen;
+mod sequences;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use std::{
 };
 
 use self::journal::{End, Reader};
-pub(crate) use self::{journal::Journal, seen::Seen};
+pub(crate) use self::{journal::Journal, sequences::StoredSequences};
 use crate::table::EachRow;
 
 /// Returns the number in the name of a file.

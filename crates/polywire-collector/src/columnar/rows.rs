@@ -5,7 +5,7 @@
 use crate::{CellValue, Column, HandlerError, table::Layout};
 
 /// The maximum size of a row in bytes.
-pub(crate) const MOST_ROW: usize = 64 << 20;
+pub(crate) const MAX_ROW: usize = 64 << 20;
 
 impl Layout {
     /// Appends a row to `bytes`.
@@ -20,9 +20,9 @@ impl Layout {
                 return Err(HandlerError::Refused(format!("'{name}' has another value than its type says")));
             }
         }
-        match bytes.len() - start <= MOST_ROW {
+        match bytes.len() - start <= MAX_ROW {
             true => Ok(()),
-            false => Err(HandlerError::Refused(format!("it has more than {MOST_ROW} bytes"))),
+            false => Err(HandlerError::Refused(format!("it has more than {MAX_ROW} bytes"))),
         }
     }
 

@@ -8,7 +8,7 @@ use polywire::Node;
 
 use crate::{
     HandlerStatus,
-    collector::{Lanes, current},
+    collector::{HandlerWorkers, current},
 };
 
 /// The environment of a handler: the collector's node, and the other handlers.
@@ -24,17 +24,17 @@ use crate::{
 #[derive(Clone)]
 pub struct HandlerContext {
     node: Node,
-    lanes: Weak<Lanes>,
+    workers: Weak<HandlerWorkers>,
 }
 
 impl HandlerContext {
     /// Makes a context without other handlers.
     pub fn new(node: Node) -> HandlerContext {
-        HandlerContext { node, lanes: Weak::new() }
+        HandlerContext { node, workers: Weak::new() }
     }
 
-    pub(crate) fn of(node: Node, lanes: Weak<Lanes>) -> HandlerContext {
-        HandlerContext { node, lanes }
+    pub(crate) fn of(node: Node, workers: Weak<HandlerWorkers>) -> HandlerContext {
+        HandlerContext { node, workers }
     }
 
     /// Returns the node with which handlers publish and call services.
@@ -44,17 +44,17 @@ impl HandlerContext {
 
     /// Returns the states of all handlers of the collector, in the order of their names.
     pub fn handlers(&self) -> Vec<HandlerStatus> {
-        let lanes = self.lanes.upgrade();
-        lanes.map_or(Vec::new(), |lanes| current(&lanes).iter().map(|lane| lane.status()).collect())
+        let workers = self.workers.upgrade();
+        workers.map_or(Vec::new(), |workers| current(&workers).iter().map(|worker| worker.status()).collect())
     }
 
     /// Returns the names of the handlers that write archives, and the paths of these.
     #[cfg(all(feature = "foxglove", feature = "sqlite"))]
     pub(crate) fn archives(&self) -> Vec<(String, PathBuf)> {
-        let Some(lanes) = self.lanes.upgrade() else { return Vec::new() };
-        let archives = current(&lanes);
-        let archives = archives.iter().filter(|lane| crate::archive::HANDLERS.contains(&lane.plan.kind.name));
+        let Some(workers) = self.workers.upgrade() else { return Vec::new() };
+        let archives = current(&workers);
+        let archives = archives.iter().filter(|worker| crate::archive::HANDLERS.contains(&worker.plan.kind.name));
         let place = |plan: &crate::HandlerPlan| Some((plan.name.clone(), plan.settings.text("path")?.into()));
-        archives.filter_map(|lane| place(&lane.plan)).collect()
+        archives.filter_map(|worker| place(&worker.plan)).collect()
     }
 }

@@ -17,10 +17,10 @@ use crate::{
 };
 
 /// The maximum number of types, and so of open files.
-const MOST_FILES: usize = 256;
+const MAX_FILES: usize = 256;
 
 /// The maximum size of a header line in bytes.
-const MOST_HEADER: u64 = 1 << 20;
+const MAX_HEADER: u64 = 1 << 20;
 
 pub(super) static KIND: Kind = Kind {
     name: "csv",
@@ -91,7 +91,7 @@ fn open(
     let mut header = METADATA.map(|(name, _)| name).join(",").into_bytes();
     columns.iter().for_each(|(name, _)| field(&mut header, name.as_bytes(), true));
     header.push(b'\n');
-    for number in 1..=MOST_FILES {
+    for number in 1..=MAX_FILES {
         let version = if number == 1 { String::new() } else { format!("~{number}") };
         let path = folder.join(format!("{}{version}.csv", file_name(type_name)));
         let found = first_line(&path).map_err(|cause| HandlerError::file(&path, &cause))?;
@@ -101,14 +101,14 @@ fn open(
         if let Some(at) = files.iter().position(|(open, _)| *open == path) {
             return Ok(at);
         }
-        if files.len() == MOST_FILES {
+        if files.len() == MAX_FILES {
             break;
         }
         let file = LineFile::open(&path, rotation, &header)?;
         files.push((path, file));
         return Ok(files.len() - 1);
     }
-    Err(HandlerError::Refused(format!("there are {MOST_FILES} types or versions of one already")))
+    Err(HandlerError::Refused(format!("there are {MAX_FILES} types or versions of one already")))
 }
 
 /// Reads the first line of a file with its line break; empty if there is none.
@@ -119,7 +119,7 @@ fn first_line(path: &Path) -> io::Result<Vec<u8>> {
         Err(error) => return Err(error),
     };
     let mut line = Vec::new();
-    BufReader::new(file.take(MOST_HEADER)).read_until(b'\n', &mut line)?;
+    BufReader::new(file.take(MAX_HEADER)).read_until(b'\n', &mut line)?;
     // An incomplete line is removed when the file is opened.
     Ok(if line.ends_with(b"\n") { line } else { Vec::new() })
 }

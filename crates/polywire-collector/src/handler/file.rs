@@ -241,7 +241,7 @@ fn compress(_: &Path) -> Result<(), HandlerError> {
 /// Converts the name of a type to a file name: letters, digits, `-` and `_` remain, `::` becomes a
 /// full stop, and any other byte becomes `%` and two hexadecimal digits.
 pub(super) fn file_name(type_name: &str) -> String {
-    const MOST: usize = 200;
+    const MAX_NAME_BYTES: usize = 200;
     let mut name = String::new();
     for byte in type_name.replace("::", "\u{0}").bytes() {
         match byte {
@@ -251,7 +251,7 @@ pub(super) fn file_name(type_name: &str) -> String {
             byte => name.push_str(&format!("%{byte:02x}")),
         }
     }
-    name.truncate(MOST);
+    name.truncate(MAX_NAME_BYTES);
     if name.is_empty() { "%".to_owned() } else { name }
 }
 

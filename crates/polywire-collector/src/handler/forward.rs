@@ -9,7 +9,7 @@ use std::{
 use polywire::{Kind as Message, Node, Record, Shape, Wire, codec::Encoder};
 use polywire_telemetry::{
     Clocks, Uuid,
-    packet::{MOST_PAYLOAD_BYTES, StreamDescription},
+    packet::{MAX_PAYLOAD_BYTES, StreamDescription},
     uplink::{Carrier, CarrierError, Format, Memory, Rule, SpoolLosses, Uplink, UplinkHandle, UplinkOptions},
 };
 
@@ -21,7 +21,7 @@ use crate::{Entry, Expects, HandlerError, Origin, Setting, Settings, json::PerTy
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum number of pairs of origin and type whose stream is cached.
-const MOST_KNOWN: usize = 4096;
+const MAX_KNOWN: usize = 4096;
 
 /// The prefix of the topics of nodes' probes.
 const PROBES: &str = "probes/";
@@ -97,7 +97,7 @@ impl Forward {
             return Ok(*stream);
         }
         let stream = self.open_stream(&origin.topic, shape.schema().to_bytes())?;
-        if self.known.len() >= MOST_KNOWN {
+        if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
         self.known.insert(key, (origin.clone(), shape.clone(), stream));
@@ -132,8 +132,8 @@ impl Forward {
         let encoder = encoders.get(record.shape(), make).map_err(|error| refused(&error))?;
         payload.clear();
         encoder.encode(record, payload).map_err(|error| refused(&error))?;
-        match payload.len() > MOST_PAYLOAD_BYTES {
-            true => Err(refused(&format!("{} bytes are more than {MOST_PAYLOAD_BYTES}", payload.len()))),
+        match payload.len() > MAX_PAYLOAD_BYTES {
+            true => Err(refused(&format!("{} bytes are more than {MAX_PAYLOAD_BYTES}", payload.len()))),
             false => Ok(()),
         }
     }

@@ -13,13 +13,13 @@ use crate::{
 };
 
 /// The maximum number of numbers in a request.
-const MOST: usize = 10_000;
+const MAX_NUMBERS: usize = 10_000;
 
 /// The port of OTLP over HTTP.
 const PORT: u16 = 4318;
 
 /// The maximum size of a reply in bytes.
-const MOST_REPLY: usize = 1 << 20;
+const MAX_REPLY: usize = 1 << 20;
 
 /// The time limit for a request.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,11 +58,11 @@ impl Handler for Export {
         numbers(entry.value.view(), &mut |path, index, number| {
             self.metrics.push(gauge(entry, &instance, path, index, number));
         });
-        if self.metrics.len() - before > MOST {
+        if self.metrics.len() - before > MAX_NUMBERS {
             self.metrics.truncate(before);
-            return Err(HandlerError::Refused(format!("it has more than {MOST} numbers")));
+            return Err(HandlerError::Refused(format!("it has more than {MAX_NUMBERS} numbers")));
         }
-        match self.metrics.len() > MOST {
+        match self.metrics.len() > MAX_NUMBERS {
             true => self.send(),
             false => Ok(()),
         }
@@ -84,7 +84,7 @@ impl Export {
         }] });
         let failed = |reason: String| HandlerError::Failed(format!("{}: {reason}", self.url));
         let body = body.to_string();
-        let reply = self.url.post("application/json", body.as_bytes(), PATIENCE, MOST_REPLY).map_err(failed)?;
+        let reply = self.url.post("application/json", body.as_bytes(), PATIENCE, MAX_REPLY).map_err(failed)?;
         warn_of_rejected(&reply);
         Ok(())
     }

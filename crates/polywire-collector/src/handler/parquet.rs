@@ -13,7 +13,7 @@ use std::{
 use super::{Handler, Kind, file::file_name};
 use crate::{
     Columns, Entry, Expects, HandlerError, JsonText, Setting, Settings,
-    columnar::{Journal, Seen, ending, file, files, journal, number},
+    columnar::{Journal, StoredSequences, ending, file, files, journal, number},
     columns::metadata,
     json::PerType,
     retention::{RETENTION, Retention},
@@ -21,13 +21,13 @@ use crate::{
 };
 
 /// The maximum number of types and versions of types, and so of open files.
-const MOST_TABLES: usize = 256;
+const MAX_TABLES: usize = 256;
 
 /// The default size and age at which a journal is converted into a Parquet file.
 const ROTATE: (u64, Duration) = (64 << 20, Duration::from_secs(3600));
 
 /// The maximum size of a journal in bytes, regardless of the settings.
-const MOST_BYTES: u64 = 4 << 30;
+const MAX_BYTES: u64 = 4 << 30;
 
 /// How often old files are searched for.
 const LOOK: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ struct Tables {
 /// The table of one version of a type.
 struct Table {
     layout: Layout,
-    seen: Seen,
+    sequences: StoredSequences,
     /// The journal, created for the first row.
     journal: Option<Journal>,
 }
@@ -93,12 +93,12 @@ impl Handler for Tables {
         let cells = columns.row(entry, json)?;
         row.clear();
         table.layout.encode(metadata(entry, &writer.0).iter().chain(&cells), row)?;
-        if !table.seen.insert(&writer, entry.sequence) {
+        if !table.sequences.insert(&writer, entry.sequence) {
             return Ok(());
         }
         let journal = match &mut table.journal {
             Some(journal) => journal,
-            none => none.insert(Journal::create(&free_path(folder, &table.layout)?, &table.layout, &table.seen)?),
+            none => none.insert(Journal::create(&free_path(folder, &table.layout)?, &table.layout, &table.sequences)?),
         };
         journal.append(row)?;
         match journal.len() >= self.rotate.0 {
@@ -133,7 +133,7 @@ impl Tables {
         let bytes = settings.count("rotate_bytes").filter(|bytes| *bytes > 0).unwrap_or(ROTATE.0);
         let mut tables = Tables {
             folder: settings.text("path").unwrap_or_default().into(),
-            rotate: (bytes.min(MOST_BYTES), settings.seconds("rotate_seconds").unwrap_or(ROTATE.1)),
+            rotate: (bytes.min(MAX_BYTES), settings.seconds("rotate_seconds").unwrap_or(ROTATE.1)),
             retention: Retention::of(settings),
             is_compressed: zstd.unwrap_or(cfg!(feature = "zstd")),
             known: PerType::default(),
@@ -152,7 +152,7 @@ impl Tables {
         fs::create_dir_all(&self.folder).map_err(failed)?;
         let mut paths: Vec<PathBuf> = files(&self.folder).map_err(failed)?.into_iter().collect();
         paths.sort_by_key(|path| number(path));
-        // The newest journal of a table continues, and its `seen` includes the older ones.
+        // The newest journal of a table continues, and its `sequences` includes the older ones.
         for path in paths.into_iter().rev() {
             let remove = || fs::remove_file(&path).map_err(|cause| HandlerError::file(&path, &cause));
             match ending(&path) {
@@ -167,11 +167,11 @@ impl Tables {
     }
 
     fn take_up(&mut self, path: &Path) -> Result<(), HandlerError> {
-        let mut seen = Seen::default();
-        let Some(journal) = Journal::recover(path, &mut seen)? else { return Ok(()) };
-        let has_room = self.tables.len() < MOST_TABLES && self.tables.iter().all(|of| of.layout != journal.layout);
+        let mut sequences = StoredSequences::default();
+        let Some(journal) = Journal::recover(path, &mut sequences)? else { return Ok(()) };
+        let has_room = self.tables.len() < MAX_TABLES && self.tables.iter().all(|of| of.layout != journal.layout);
         match has_room {
-            true => self.tables.push(Table { layout: journal.layout.clone(), seen, journal: Some(journal) }),
+            true => self.tables.push(Table { layout: journal.layout.clone(), sequences, journal: Some(journal) }),
             false if journal.rows > 0 => file::convert(path, self.is_compressed)?,
             false => fs::remove_file(path).map_err(|cause| HandlerError::file(path, &cause))?,
         }
@@ -179,13 +179,14 @@ impl Tables {
     }
 
     /// Converts a table's journal into a Parquet file. The next journal is created first, because
-    /// it records what the table has seen.
+    /// it records the sequence numbers that the table has.
     fn rotate(&mut self, at: usize) -> Result<(), HandlerError> {
         let Some(table) = self.tables.get_mut(at) else { return Ok(()) };
         let Some(journal) = table.journal.as_mut().filter(|journal| journal.rows > 0) else { return Ok(()) };
         journal.sync()?;
         let path = journal.path.clone();
-        table.journal = Some(Journal::create(&free_path(&self.folder, &table.layout)?, &table.layout, &table.seen)?);
+        table.journal =
+            Some(Journal::create(&free_path(&self.folder, &table.layout)?, &table.layout, &table.sequences)?);
         file::convert(&path, self.is_compressed)
     }
 
@@ -234,10 +235,10 @@ fn place(tables: &mut Vec<Table>, layout: Layout) -> Result<usize, HandlerError>
     if let Some(at) = tables.iter().position(|table| table.layout == layout) {
         return Ok(at);
     }
-    if tables.len() >= MOST_TABLES {
-        return Err(HandlerError::Refused(format!("there are {MOST_TABLES} types or versions of one already")));
+    if tables.len() >= MAX_TABLES {
+        return Err(HandlerError::Refused(format!("there are {MAX_TABLES} types or versions of one already")));
     }
-    tables.push(Table { layout, seen: Seen::default(), journal: None });
+    tables.push(Table { layout, sequences: StoredSequences::default(), journal: None });
     Ok(tables.len() - 1)
 }
 

@@ -19,7 +19,7 @@ use super::{Handler, Kind};
 use crate::{Entry, Expects, HandlerError, Setting, Settings, numbers::numbers};
 
 /// The maximum number of numbers of a handler.
-const MOST: usize = 100_000;
+const MAX_NUMBERS: usize = 100_000;
 
 /// The default time after which a number that is no longer published is removed.
 const EXPIRE: Duration = Duration::from_secs(300);
@@ -130,8 +130,8 @@ impl Handler for Metrics {
             found.push((metric(entry.type_name(), path), rest));
         });
         self.remove(&instance);
-        if self.count + found.len() > MOST {
-            return Err(HandlerError::Refused(format!("there would be more than {MOST} numbers")));
+        if self.count + found.len() > MAX_NUMBERS {
+            return Err(HandlerError::Refused(format!("there would be more than {MAX_NUMBERS} numbers")));
         }
         self.count += found.len();
         self.latest.insert(instance, Latest { at: Instant::now(), numbers: found });
@@ -299,7 +299,7 @@ plant_Pump_2_pressure{topic="a\"\\b\n",key="id=7",member="pressure"} -Inf
     fn there_are_not_more_numbers_than_the_limit() {
         let mut metrics = metrics(None);
         let large = |id, len| pump("p", id, |record| record.resize("cores", len).expect("set"));
-        metrics.write(&large(1, MOST - 2)).expect("taken");
+        metrics.write(&large(1, MAX_NUMBERS - 2)).expect("taken");
         assert!(matches!(metrics.write(&large(2, 0)), Err(HandlerError::Refused(_))));
         metrics.write(&large(1, 0)).expect("an instance is replaced");
         metrics.write(&large(2, 0)).expect("taken");

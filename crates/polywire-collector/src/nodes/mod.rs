@@ -17,7 +17,7 @@ use polywire::{
 };
 use polywire_telemetry::{
     Uuid,
-    intake::{Intake, IntakeLimits, Position, Sample, Taken, Ticket},
+    intake::{AcceptedPacket, Intake, IntakeLimits, Position, Sample, Ticket},
     packet::{NodePacket, PACKETS, PacketReply},
 };
 
@@ -26,10 +26,10 @@ use crate::{CollectorError, Entry, Numbered, Origin, Source};
 
 /// The maximum number of packets that are not stored yet. A node has few under way, and tries again
 /// later if there are too many.
-const MOST_PENDING: usize = 1024;
+const MAX_PENDING: usize = 1024;
 
 /// The maximum number of cached origins. Entries of one stream share an origin.
-const MOST_ORIGINS: usize = 65_536;
+const MAX_ORIGINS: usize = 65_536;
 
 /// A stream: its node, the start of the node, and its number.
 type Stream = (Uuid, u64, u32);
@@ -72,7 +72,7 @@ impl Nodes {
         let (positions, known) = Positions::open(file).map_err(failed)?;
         let mut intake = Intake::new(IntakeLimits::default());
         known.into_iter().for_each(|position| intake.recall(position));
-        let serve = |wire: &Wire| node.service(PACKETS, Some(&wire.to_string()))?.concurrent(MOST_PENDING).open();
+        let serve = |wire: &Wire| node.service(PACKETS, Some(&wire.to_string()))?.concurrent(MAX_PENDING).open();
         let services = endpoints.iter().map(serve).collect::<Result<_, _>>()?;
         Ok(Nodes {
             services,
@@ -102,7 +102,7 @@ impl Nodes {
     fn take(&mut self, request: Request<NodePacket, PacketReply>) {
         // A node may be behind a relay, so the sender of the packet is not known.
         match self.intake.take(request.value(), None) {
-            Ok(Taken { samples, ticket }) => {
+            Ok(AcceptedPacket { samples, ticket }) => {
                 let entries: Vec<Entry> = samples.iter().filter_map(|sample| self.entry(sample)).collect();
                 self.taken += entries.len() as u64;
                 self.ready.extend(entries);
@@ -144,7 +144,7 @@ impl Nodes {
         match sample.decode() {
             Ok(value) => Some(Entry::new(self.origin(sample), sequence + 1, sample.time_ns(), value)),
             Err(error) => {
-                if self.undecodable.len() < MOST_ORIGINS && self.undecodable.insert((node, start, stream)) {
+                if self.undecodable.len() < MAX_ORIGINS && self.undecodable.insert((node, start, stream)) {
                     let instance = &sample.stream().description().instance;
                     log::warn!("node {node}: samples of '{instance}' cannot be decoded: {error}");
                 }
@@ -155,7 +155,7 @@ impl Nodes {
 
     fn origin(&mut self, sample: &Sample) -> Arc<Origin> {
         let Position { node, start, stream, .. } = sample.position();
-        if self.origins.len() >= MOST_ORIGINS {
+        if self.origins.len() >= MAX_ORIGINS {
             self.origins.clear();
         }
         let fresh = || {

@@ -8,7 +8,7 @@ use core::{mem, time::Duration};
 
 use super::{
     Batch, Config, MemberId, PacketError,
-    packet::{Body, Content, Entry, MOST_ENTRIES, Packet},
+    packet::{Body, Content, Entry, MAX_ENTRIES, Packet},
     peer::Peer,
     receiver::{Broken, Receiver},
     record,
@@ -616,11 +616,11 @@ impl Member {
     fn status(&mut self, now: Duration) -> Vec<u8> {
         let mut listed: Vec<MemberId> = Vec::new();
         let follows = |peer: &Peer| peer.follow.is_some();
-        listed.extend(self.peers.iter().filter(|(_, peer)| peer.is_untold()).map(|(id, _)| *id).take(MOST_ENTRIES));
+        listed.extend(self.peers.iter().filter(|(_, peer)| peer.is_untold()).map(|(id, _)| *id).take(MAX_ENTRIES));
         // The rest of the room goes to the others in turn.
         let rotated = self.peers.range(self.cursor..).chain(self.peers.range(..self.cursor));
         for (id, _) in rotated.filter(|(_, peer)| follows(peer)) {
-            if listed.len() == MOST_ENTRIES {
+            if listed.len() == MAX_ENTRIES {
                 self.cursor = *id;
                 break;
             }

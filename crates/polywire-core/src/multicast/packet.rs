@@ -20,8 +20,8 @@ pub(super) const OVERHEAD: usize = HEADER + 8 + 1 + CHECKSUM;
 pub(super) const PART_OVERHEAD: usize = 2 * 5;
 
 /// Entries that fit into one status, ranges that fit into one NAK.
-pub(super) const MOST_ENTRIES: usize = 32;
-pub(super) const MOST_RANGES: usize = 48;
+pub(super) const MAX_ENTRIES: usize = 32;
+pub(super) const MAX_RANGES: usize = 48;
 
 const STATUS: u8 = 1;
 const WELCOME: u8 = 2;
@@ -334,7 +334,7 @@ impl<'a> Fields<'a> {
             return Err(PacketError::Malformed("oldest"));
         }
         let count = self.byte("count")?;
-        if usize::from(count) > MOST_ENTRIES {
+        if usize::from(count) > MAX_ENTRIES {
             return Err(PacketError::Malformed("count"));
         }
         let entries = (0..count).map(|_| self.entry()).collect::<Result<_, _>>()?;
@@ -348,7 +348,7 @@ impl<'a> Fields<'a> {
 
     fn ranges(&mut self) -> Result<Vec<(u64, u64)>, PacketError> {
         let count = self.byte("count")?;
-        if usize::from(count) > MOST_RANGES {
+        if usize::from(count) > MAX_RANGES {
             return Err(PacketError::Malformed("count"));
         }
         let (mut ranges, mut end) = (Vec::with_capacity(usize::from(count)), 0);

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::{
     Config,
-    packet::{Content, MOST_RANGES},
+    packet::{Content, MAX_RANGES},
 };
 
 #[derive(Debug)]
@@ -164,7 +164,7 @@ impl Receiver {
         let has_progress = core::mem::take(&mut self.has_progress);
         for (number, missing) in &mut self.missing {
             let extends = ranges.last().is_some_and(|(first, count)| first + count == *number);
-            if missing.due <= now && (extends || ranges.len() < MOST_RANGES) {
+            if missing.due <= now && (extends || ranges.len() < MAX_RANGES) {
                 match ranges.last_mut().filter(|_| extends) {
                     Some((_, count)) => *count += 1,
                     None => ranges.push((*number, 1)),

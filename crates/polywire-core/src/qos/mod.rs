@@ -36,7 +36,7 @@ pub use admission::{Admission, Arrival, InstanceState, Verdict, expires_ns};
 pub use deadline::Deadlines;
 pub use leases::Leases;
 pub use matching::{Incompatible, Policy, compatible, partitions_match};
-pub use offer::{MOST_BRIDGES, Offer, OfferError};
+pub use offer::{MAX_BRIDGES, Offer, OfferError};
 pub use text::QosError;
 
 /// The largest number of partitions of a publisher or subscriber.

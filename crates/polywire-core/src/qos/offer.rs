@@ -34,13 +34,13 @@ const LEASE_TOLD: u32 = OWN + 8;
 /// Sequence numbers that are missing are no losses.
 const HAS_GAPS: u32 = OWN + 10;
 /// Most endpoints that are read of one offer.
-const MOST_ENDPOINTS: usize = 16;
+const MAX_ENDPOINTS: usize = 16;
 /// Most bridges that a channel passes.
 ///
 /// ```
-/// assert_eq!(polywire_core::qos::MOST_BRIDGES, 16);
+/// assert_eq!(polywire_core::qos::MAX_BRIDGES, 16);
 /// ```
-pub const MOST_BRIDGES: usize = 16;
+pub const MAX_BRIDGES: usize = 16;
 
 /// What a publisher offers on a channel.
 ///
@@ -78,7 +78,7 @@ pub struct Offer {
     /// wires; at most 16. Empty on all other channels.
     pub moved_to: Vec<String>,
     /// The nodes that have passed the channel on as bridges, the last one at the end; at most
-    /// [`MOST_BRIDGES`]. Empty if it comes from its writer.
+    /// [`MAX_BRIDGES`]. Empty if it comes from its writer.
     pub via: Vec<Id128>,
     /// The hash that ROS 2 has of the writer's type, if the writer is a node of ROS 2 and says it.
     /// Subscribers that have no schema of the writer compare it with that of their own type.
@@ -210,7 +210,7 @@ impl Offer {
                 continue;
             }
             if id == MOVED_TO {
-                let endpoints = texts(value).filter(|all| !all.is_empty() && all.len() <= MOST_ENDPOINTS);
+                let endpoints = texts(value).filter(|all| !all.is_empty() && all.len() <= MAX_ENDPOINTS);
                 offer.moved_to = endpoints.ok_or(OfferError::Value { policy: "endpoint" })?;
                 continue;
             }
@@ -248,7 +248,7 @@ impl Offer {
 
 fn ids(value: &[u8]) -> Option<Vec<Id128>> {
     let (ids, rest) = value.as_chunks::<16>();
-    let fits = rest.is_empty() && (1..=MOST_BRIDGES).contains(&ids.len());
+    let fits = rest.is_empty() && (1..=MAX_BRIDGES).contains(&ids.len());
     fits.then(|| ids.iter().map(|id| Id128(*id)).collect())
 }
 

@@ -12,10 +12,10 @@ pub const TOPIC: &str = "ros_discovery_info";
 pub const TYPE_NAME: &str = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_";
 
 /// Most nodes of a participant, and most writers and readers of a node, that are read.
-const MOST: usize = 4096;
+const MAX_ENTITIES: usize = 4096;
 
 /// Longest name of a node or namespace, in bytes.
-const MOST_NAME_BYTES: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// The GUID of a participant, writer or reader.
 type Guid = [u8; 16];
@@ -105,7 +105,7 @@ impl Reader<'_> {
     }
 
     fn many<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.input.count().filter(|count| *count <= MOST)?;
+        let count = self.input.count().filter(|count| *count <= MAX_ENTITIES)?;
         (0..count).map(|_| read(self)).collect()
     }
 
@@ -115,7 +115,7 @@ impl Reader<'_> {
     }
 
     fn text(&mut self) -> Option<String> {
-        self.input.text().filter(|text| text.len() <= MOST_NAME_BYTES).map(String::from)
+        self.input.text().filter(|text| text.len() <= MAX_NAME_BYTES).map(String::from)
     }
 }
 

@@ -4,10 +4,10 @@ use alloc::{format, string::String};
 use core::fmt;
 
 /// Longest name of a topic with the slash in front, in bytes, as the middlewares of ROS 2 have it.
-const MOST_TOPIC_BYTES: usize = 247;
+const MAX_TOPIC_BYTES: usize = 247;
 
 /// Longest name of a type or node, in bytes.
-const MOST_NAME_BYTES: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// What the topics of ROS 2 begin with in DDS.
 const TOPIC_PREFIX: &str = "rt/";
@@ -72,7 +72,7 @@ pub enum NameError {
 /// # Errors
 /// If it has other characters, or is too long.
 pub fn check_topic(topic: &str) -> Result<(), NameError> {
-    check_length(topic, MOST_TOPIC_BYTES - 1)?;
+    check_length(topic, MAX_TOPIC_BYTES - 1)?;
     match topic.split('/').all(is_word) {
         true => Ok(()),
         false => Err(NameError::Topic { topic: topic.into() }),
@@ -88,7 +88,7 @@ pub fn check_topic(topic: &str) -> Result<(), NameError> {
 pub fn node_name(text: &str) -> String {
     let start = if text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') { "" } else { "_" };
     let rest = text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
-    start.chars().chain(rest).take(MOST_NAME_BYTES).collect()
+    start.chars().chain(rest).take(MAX_NAME_BYTES).collect()
 }
 
 /// The name that a ROS 2 topic has in DDS: `rt/chatter` for `chatter`.
@@ -133,7 +133,7 @@ impl<'a> TypeName<'a> {
     /// # Errors
     /// If ROS 2 has no such names.
     pub fn of_schema(name: &'a str) -> Result<TypeName<'a>, NameError> {
-        check_length(name, MOST_NAME_BYTES)?;
+        check_length(name, MAX_NAME_BYTES)?;
         TypeName::of_parts(name.split("::")).ok_or_else(|| NameError::Type { name: name.into() })
     }
 
@@ -143,7 +143,7 @@ impl<'a> TypeName<'a> {
         let (scope, name) = name.strip_suffix('_')?.rsplit_once("::")?;
         let (scope, module) = scope.rsplit_once("::")?;
         let name = TypeName::of_parts(scope.split("::").chain([name]))?;
-        (module == DDS_MODULE && name.len() <= MOST_NAME_BYTES).then_some(name)
+        (module == DDS_MODULE && name.len() <= MAX_NAME_BYTES).then_some(name)
     }
 
     fn of_parts(mut parts: impl Iterator<Item = &'a str>) -> Option<TypeName<'a>> {

@@ -27,11 +27,11 @@ pub const TYPE_NAME: &str = "type_description_interfaces::srv::dds_::GetTypeDesc
 pub const TYPE_HASH: &str = "RIHS01_69b9c19c1021405984cc60dbbb1edceb147a6538b411d812ba6afabeed962cd5";
 
 /// Most types that an answer may describe, and most fields of all of them together.
-const MOST_TYPES: usize = 1024;
-const MOST_FIELDS: usize = 16_384;
+const MAX_TYPES: usize = 1024;
+const MAX_FIELDS: usize = 16_384;
 
 /// Longest name of a type or field, in bytes.
-const MOST_NAME_BYTES: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// A question for the structure of a type.
 ///
@@ -73,7 +73,7 @@ pub enum AnswerError {
     #[error("the answer is malformed")]
     Malformed,
     /// The answer describes too many types or fields.
-    #[error("the answer describes more than {MOST_TYPES} types or {MOST_FIELDS} fields")]
+    #[error("the answer describes more than {MAX_TYPES} types or {MAX_FIELDS} fields")]
     Long,
     /// A field has a type that does not exist, or that the answer does not describe.
     #[error("{of}.{field} has a type that does not exist")]
@@ -127,7 +127,7 @@ impl TypeQuery {
         let reason = input.text().ok_or(AnswerError::Malformed)?;
         if is_successful != 1 {
             // A reason is for people, who need no more of it.
-            return Err(AnswerError::Refused(reason.chars().take(MOST_NAME_BYTES).collect()));
+            return Err(AnswerError::Refused(reason.chars().take(MAX_NAME_BYTES).collect()));
         }
         let schema = built(&described(&mut input)?)?;
         let got = TypeHash::of(&schema)?;
@@ -218,10 +218,10 @@ fn put_individual(out: &mut Output, name: &str, fields: &[Field]) {
 
 /// A `TypeDescription`. What stands behind it is not looked at.
 fn described(input: &mut Input<'_>) -> Result<Described, AnswerError> {
-    let mut room = MOST_FIELDS;
+    let mut room = MAX_FIELDS;
     let mut types = vec![individual(input, &mut room)?];
     let referenced = input.count().ok_or(AnswerError::Malformed)?;
-    if referenced >= MOST_TYPES {
+    if referenced >= MAX_TYPES {
         return Err(AnswerError::Long);
     }
     for _ in 0..referenced {
@@ -253,7 +253,7 @@ fn capacity(input: &mut Input<'_>) -> Option<u32> {
 }
 
 fn name(input: &mut Input<'_>) -> Option<String> {
-    input.text().filter(|name| name.len() <= MOST_NAME_BYTES).map(String::from)
+    input.text().filter(|name| name.len() <= MAX_NAME_BYTES).map(String::from)
 }
 
 /// Whether a text is the name of a type of ROS 2.

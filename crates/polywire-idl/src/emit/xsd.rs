@@ -14,7 +14,7 @@ pub(super) const EMITTER: Emitter =
     Emitter { name: "xsd", description: "XML Schema 1.0 for the documents of the codec xml", emit };
 
 /// Larger bounds are written as `unbounded`, because processors unroll `maxOccurs`.
-const MOST_ITEMS: u32 = 1000;
+const MAX_ITEMS: u32 = 1000;
 
 fn emit(schema: &Schema, _: &[Constant]) -> Result<String, EmitError> {
     let schema = &schema.with_flat_arrays();
@@ -227,7 +227,7 @@ impl Writer<'_> {
     fn items(&mut self, name: &str, least: u32, most: u32, fill: impl FnOnce(&mut Self, &str)) {
         let (least, most) = match most {
             0 => (0, "unbounded".to_string()),
-            most if most > MOST_ITEMS => (0, "unbounded".to_string()),
+            most if most > MAX_ITEMS => (0, "unbounded".to_string()),
             most => (least, most.to_string()),
         };
         self.inside("xs:complexType", |w| {

@@ -58,7 +58,7 @@ use polywire::{
 };
 use polywire_core::netsim::{BadModel, Fate, Model};
 
-use self::pair::{Bell, Due, Letter, Pair, Side};
+use self::pair::{Due, Notice, Pair, Side, Wakeup};
 use crate::{plan::Plan, shared::Shared};
 
 const EXAMPLE: &str = "test delay=5ms,loss=30%";
@@ -122,7 +122,7 @@ impl Engine for Emulated {
             network: (self.seed, address.into()),
             local: local.clone(),
             sink,
-            bell: Arc::default(),
+            wakeup: Arc::default(),
             state: Mutex::default(),
         });
         let running = member.clone();
@@ -175,15 +175,15 @@ fn leave(member: &Arc<Member>) {
 }
 
 fn meet(a: &Arc<Member>, b: &Arc<Member>, network: Shared) {
-    let pair = Arc::new(Pair::new(network, [a, b].map(|member| member.bell.clone())));
+    let pair = Arc::new(Pair::new(network, [a, b].map(|member| member.wakeup.clone())));
     let at_a = Arc::new(End::new(a, b, &pair, Side::First));
     let at_b = Arc::new(End::new(b, a, &pair, Side::Second));
     // If a port has closed in the meantime, post its end to the other one.
     if !a.add(at_a.clone()) {
-        at_a.post(Letter::Down);
+        at_a.post(Notice::Down);
     }
     if !b.add(at_b.clone()) {
-        at_b.post(Letter::Down);
+        at_b.post(Notice::Down);
     }
 }
 
@@ -197,7 +197,7 @@ struct Member {
     network: (u64, String),
     local: Local,
     sink: Arc<dyn Sink>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     state: Mutex<Members>,
 }
 
@@ -223,7 +223,7 @@ impl Port for EmulatedPort {
         let channel = ChannelId(state.last);
         state.channels.insert(channel, (start, announcement.clone()));
         // Posted while the state is locked, so that a port that joins now gets it exactly once.
-        state.ends.iter().for_each(|end| end.post(Letter::Announce(channel, start, Box::new(announcement.clone()))));
+        state.ends.iter().for_each(|end| end.post(Notice::Announce(channel, start, Box::new(announcement.clone()))));
         Ok(channel)
     }
 
@@ -262,13 +262,13 @@ impl Port for EmulatedPort {
 
     fn want(&self, link: LinkId, document: Id128) {
         if let Some(end) = self.member.end(link) {
-            end.post(Letter::Want(document));
+            end.post(Notice::Want(document));
         }
     }
 
     fn supply(&self, link: LinkId, document: Id128, bytes: Option<&[u8]>) {
         if let Some(end) = self.member.end(link) {
-            end.post(Letter::Supply(document, bytes.map(<[u8]>::to_vec)));
+            end.post(Notice::Supply(document, bytes.map(<[u8]>::to_vec)));
         }
     }
 
@@ -301,13 +301,13 @@ impl Member {
     fn run(&self) {
         let mut aligned = Aligned::default();
         loop {
-            // Read before `closed`: the bell rings after `closed` was set.
-            let rings = self.bell.rings();
+            // Read before `closed`: this thread is woken after `closed` was set.
+            let count = self.wakeup.count();
             if self.state.lock().closed {
                 break;
             }
             let next = self.ends().iter().filter_map(|end| self.deliver(end, &mut aligned)).min();
-            self.bell.wait(rings, next);
+            self.wakeup.wait(count, next);
         }
         let ends = std::mem::take(&mut self.state.lock().ends);
         ends.iter().for_each(|end| self.lose(end, Disconnect::Closed));
@@ -317,12 +317,12 @@ impl Member {
     fn deliver(&self, end: &End, aligned: &mut Aligned) -> Option<Duration> {
         for taken in 0..TURN {
             match end.pair.due(end.side) {
-                Due::Letter(Letter::Down) => {
+                Due::Notice(Notice::Down) => {
                     self.state.lock().ends.retain(|known| known.info.id != end.info.id);
                     self.lose(end, Disconnect::Bye);
                     return None;
                 }
-                Due::Letter(letter) => end.read(letter),
+                Due::Notice(notice) => end.read(notice),
                 Due::Packet(packet) => end.open(&packet, aligned),
                 Due::In(next) => {
                     if taken > 0 {
@@ -340,7 +340,7 @@ impl Member {
     fn lose(&self, end: &End, reason: Disconnect) {
         end.sink.down();
         self.sink.event(Event::Disconnected { link: end.info.clone(), reason });
-        self.bell.ring();
+        self.wakeup.wake();
     }
 
     /// Returns false if the port has closed.
@@ -350,17 +350,17 @@ impl Member {
             return false;
         }
         for (channel, (start, announcement)) in &state.channels {
-            end.post(Letter::Announce(*channel, *start, Box::new(announcement.clone())));
+            end.post(Notice::Announce(*channel, *start, Box::new(announcement.clone())));
         }
         state.ends.push(end);
         drop(state);
-        self.bell.ring();
+        self.wakeup.wake();
         true
     }
 
     fn flush(&self, deadline: Instant) -> bool {
         loop {
-            let rings = self.bell.rings();
+            let count = self.wakeup.count();
             if self.ends().iter().all(|end| end.pair.is_idle(end.side.other())) {
                 return true;
             }
@@ -368,7 +368,7 @@ impl Member {
             if left.is_zero() {
                 return false;
             }
-            self.bell.wait(rings, Some(left));
+            self.wakeup.wait(count, Some(left));
         }
     }
 
@@ -385,8 +385,8 @@ impl Member {
             state.ends.clone()
         };
         leave(self);
-        ends.iter().for_each(|end| end.post(Letter::Down));
-        self.bell.ring();
+        ends.iter().for_each(|end| end.post(Notice::Down));
+        self.wakeup.wake();
     }
 
     fn ends(&self) -> Vec<Arc<End>> {
@@ -486,36 +486,36 @@ impl End {
                 Ok(())
             });
         } else {
-            self.post(Letter::Answer(channel, answer));
+            self.post(Notice::Answer(channel, answer));
         }
     }
 
     fn retire(&self, channel: ChannelId) {
         self.state.lock().wanted.remove(&channel);
-        self.post(Letter::Retire(channel));
+        self.post(Notice::Retire(channel));
     }
 
     /// Posts a notice, which always arrives. The end of a channel or port arrives after everything
     /// sent before it.
-    fn post(&self, letter: Letter) {
-        let waits = matches!(letter, Letter::Retire(_) | Letter::Down);
+    fn post(&self, notice: Notice) {
+        let waits = matches!(notice, Notice::Retire(_) | Notice::Down);
         let at = if waits { self.state.lock().latest } else { 0 };
-        self.pair.post(self.side.other(), letter, at);
+        self.pair.post(self.side.other(), notice, at);
     }
 
     /// Handles what the other port has posted.
-    fn read(&self, letter: Letter) {
-        match letter {
-            Letter::Announce(channel, start, announcement) => self.sink.announced(channel, start, &announcement),
-            Letter::Retire(channel) => {
+    fn read(&self, notice: Notice) {
+        match notice {
+            Notice::Announce(channel, start, announcement) => self.sink.announced(channel, start, &announcement),
+            Notice::Retire(channel) => {
                 self.state.lock().accepted.remove(&channel);
                 self.sink.retired(channel);
             }
-            Letter::Answer(channel, answer) => self.answered(channel, &answer),
-            Letter::Want(document) => self.sink.wanted(document),
-            Letter::Supply(document, bytes) => self.sink.supplied(document, bytes.as_deref()),
+            Notice::Answer(channel, answer) => self.answered(channel, &answer),
+            Notice::Want(document) => self.sink.wanted(document),
+            Notice::Supply(document, bytes) => self.sink.supplied(document, bytes.as_deref()),
             // `Member::deliver` handles it.
-            Letter::Down => {}
+            Notice::Down => {}
         }
     }
 
@@ -535,7 +535,7 @@ impl End {
     /// Reports that everything was delivered. A flush at the other port waits for this.
     fn drained(&self) {
         self.sink.drained();
-        self.pair.ring(self.side.other());
+        self.pair.wake(self.side.other());
     }
 
     fn answered(&self, channel: ChannelId, answer: &Answer) {

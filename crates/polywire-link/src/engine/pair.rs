@@ -1,5 +1,5 @@
 //! The connection between two ports of the emulated engine: a link in each direction, reliable
-//! notices that bypass the links, and the bells that wake waiting threads.
+//! notices that bypass the links, and the wake-ups of waiting threads.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -38,21 +38,21 @@ pub struct Pair {
 }
 
 struct Mailbox {
-    bell: Arc<Bell>,
-    mail: Mutex<Mail>,
+    wakeup: Arc<Wakeup>,
+    inbox: Mutex<Inbox>,
 }
 
 #[derive(Default)]
-struct Mail {
+struct Inbox {
     /// Notices, each with the earliest time of its delivery.
-    letters: VecDeque<(u64, Letter)>,
+    notices: VecDeque<(u64, Notice)>,
     /// The port is delivering the last arrival.
     busy: bool,
 }
 
 /// A reliable notice. The number of waiting notices is not limited: both ports are in this process,
 /// and post only as many as their nodes have channels, subscribers and documents.
-pub enum Letter {
+pub enum Notice {
     Announce(ChannelId, Start, Box<Announcement>),
     Retire(ChannelId),
     Answer(ChannelId, Answer),
@@ -63,16 +63,16 @@ pub enum Letter {
 
 /// The next delivery to a port.
 pub enum Due {
-    Letter(Letter),
+    Notice(Notice),
     Packet(Vec<u8>),
     /// Nothing arrives before this time.
     In(Option<Duration>),
 }
 
 impl Pair {
-    /// Connects two ports that have these bells.
-    pub fn new(network: Shared, bells: [Arc<Bell>; 2]) -> Pair {
-        Pair { network, mailboxes: bells.map(|bell| Mailbox { bell, mail: Mutex::default() }) }
+    /// Connects two ports that have these wake-ups.
+    pub fn new(network: Shared, wakeups: [Arc<Wakeup>; 2]) -> Pair {
+        Pair { network, mailboxes: wakeups.map(|wakeup| Mailbox { wakeup, inbox: Mutex::default() }) }
     }
 
     /// Sends a packet to this side. Returns `None` if the queue has no room for it.
@@ -88,41 +88,41 @@ impl Pair {
             }
             link.push(now, packet)
         };
-        self.mailbox(to).bell.ring();
+        self.mailbox(to).wakeup.wake();
         Some(fate)
     }
 
-    pub fn post(&self, to: Side, letter: Letter, at: u64) {
+    pub fn post(&self, to: Side, notice: Notice, at: u64) {
         let mailbox = self.mailbox(to);
-        mailbox.mail.lock().letters.push_back((at.max(self.network.now()), letter));
-        mailbox.bell.ring();
+        mailbox.inbox.lock().notices.push_back((at.max(self.network.now()), notice));
+        mailbox.wakeup.wake();
     }
 
     /// The next arrival at this side.
     pub fn due(&self, side: Side) -> Due {
-        let mut mail = self.mailbox(side).mail.lock();
+        let mut inbox = self.mailbox(side).inbox.lock();
         let mut state = self.network.state();
         let (now, link) = (self.network.now(), way(&mut state, side));
-        let (arrives, posted) = (link.next(), mail.letters.front().map(|(at, _)| *at));
-        let letter = posted.filter(|posted| *posted <= now && arrives.is_none_or(|at| at > *posted));
-        mail.busy = true;
-        if letter.is_some()
-            && let Some((_, letter)) = mail.letters.pop_front()
+        let (arrives, posted) = (link.next(), inbox.notices.front().map(|(at, _)| *at));
+        let notice = posted.filter(|posted| *posted <= now && arrives.is_none_or(|at| at > *posted));
+        inbox.busy = true;
+        if notice.is_some()
+            && let Some((_, notice)) = inbox.notices.pop_front()
         {
-            return Due::Letter(letter);
+            return Due::Notice(notice);
         }
         if let Some(arrival) = link.pop(now) {
             return Due::Packet(arrival.packet);
         }
-        mail.busy = false;
+        inbox.busy = false;
         let next = arrives.into_iter().chain(posted).min();
         Due::In(next.map(|at| Duration::from_nanos(at.saturating_sub(now))))
     }
 
     /// True if everything for this side has arrived and was delivered.
     pub fn is_idle(&self, side: Side) -> bool {
-        let mail = self.mailbox(side).mail.lock();
-        !mail.busy && mail.letters.is_empty() && way(&mut self.network.state(), side).under_way() == 0
+        let inbox = self.mailbox(side).inbox.lock();
+        !inbox.busy && inbox.notices.is_empty() && way(&mut self.network.state(), side).under_way() == 0
     }
 
     pub fn under_way_bytes(&self, to: Side) -> usize {
@@ -130,8 +130,8 @@ impl Pair {
     }
 
     /// Wakes the threads that wait at this side.
-    pub fn ring(&self, side: Side) {
-        self.mailbox(side).bell.ring();
+    pub fn wake(&self, side: Side) {
+        self.mailbox(side).wakeup.wake();
     }
 
     fn mailbox(&self, side: Side) -> &Mailbox {
@@ -150,31 +150,31 @@ fn way(state: &mut Emulation, to: Side) -> &mut Link {
 
 /// Wakes the threads that wait for an event at a port.
 #[derive(Default)]
-pub struct Bell {
-    rings: Mutex<u64>,
-    rung: Condvar,
+pub struct Wakeup {
+    count: Mutex<u64>,
+    changed: Condvar,
 }
 
-impl Bell {
-    pub fn ring(&self) {
-        *self.rings.lock() += 1;
-        self.rung.notify_all();
+impl Wakeup {
+    pub fn wake(&self) {
+        *self.count.lock() += 1;
+        self.changed.notify_all();
     }
 
-    /// Number of rings so far.
-    pub fn rings(&self) -> u64 {
-        *self.rings.lock()
+    /// Number of wake-ups so far.
+    pub fn count(&self) -> u64 {
+        *self.count.lock()
     }
 
-    /// Waits until the bell has rung more often than `seen` times, or until the time is over.
+    /// Waits until there were more than `seen` wake-ups, or until the time is over.
     pub fn wait(&self, seen: u64, time: Option<Duration>) {
-        let quiet = |rings: &mut u64| *rings == seen;
-        let mut rings = self.rings.lock();
+        let is_unchanged = |count: &mut u64| *count == seen;
+        let mut count = self.count.lock();
         match time {
             Some(time) => {
-                self.rung.wait_while_for(&mut rings, quiet, time);
+                self.changed.wait_while_for(&mut count, is_unchanged, time);
             }
-            None => self.rung.wait_while(&mut rings, quiet),
+            None => self.changed.wait_while(&mut count, is_unchanged),
         }
     }
 }

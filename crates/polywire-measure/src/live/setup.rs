@@ -70,11 +70,11 @@ pub fn free_domain() -> String {
 }
 
 /// Maximum number of different values, which the messages of a case have in turn.
-const MOST_RECORDS: usize = 256;
+const MAX_RECORDS: usize = 256;
 
 /// The type of a case and its values.
 pub fn subject_of(scenario: &Scenario, case: &Case) -> Result<(Subject, Vec<Record>), Error> {
     let subject = Subject::of(scenario, case)?;
-    let records = subject.records(scenario, case, scenario.effort.messages.min(MOST_RECORDS))?;
+    let records = subject.records(scenario, case, scenario.effort.messages.min(MAX_RECORDS))?;
     Ok((subject, records))
 }

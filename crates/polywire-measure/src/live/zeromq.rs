@@ -46,7 +46,7 @@ fn error_text(error: Error) -> String {
 fn socket(context: &Context, kind: Kind) -> Result<Socket, String> {
     let socket = context.socket(kind).map_err(error_text)?;
     socket.set_linger(Duration::ZERO).map_err(error_text)?;
-    socket.set_most_waiting(0).map_err(error_text)?;
+    socket.set_high_water_mark(0).map_err(error_text)?;
     Ok(socket)
 }
 

@@ -21,10 +21,10 @@ th,td{padding:.25rem .6rem;border-bottom:1px solid #ddd;text-align:right;white-s
 @media print{body{max-width:none;margin:0}h2{break-after:avoid}figure,svg,tr{break-inside:avoid}.wide{overflow:visible}table{font-size:.7rem}}";
 
 /// Maximum number of cases in a plot.
-const MOST: usize = 40;
+const MAX_PLOT_CASES: usize = 40;
 
 /// Maximum number of cases whose distributions one plot can show.
-const MOST_CURVES: usize = 8;
+const MAX_CURVES: usize = 8;
 
 /// The results as an HTML page.
 ///
@@ -69,7 +69,11 @@ pub fn plots(results: &Results) -> Vec<(&'static str, String, String)> {
     let mut plots = Vec::new();
     let mut add =
         |title, note: &str, plot: Option<String>| plots.extend(plot.map(|plot| (title, note.to_owned(), plot)));
-    let part = if results.cases.len() > MOST { format!(" The first {MOST} cases.") } else { String::new() };
+    let part = if results.cases.len() > MAX_PLOT_CASES {
+        format!(" The first {MAX_PLOT_CASES} cases.")
+    } else {
+        String::new()
+    };
     add("Bytes of a message", &format!("On the wire, on average.{part}"), bars(results, &["bytes"]));
     let stages = ["serialise_ns", "compress_ns", "decompress_ns", "deserialise_ns"];
     if results.scenario.mode == Mode::Stages {
@@ -82,7 +86,7 @@ pub fn plots(results: &Results) -> Vec<(&'static str, String, String)> {
     add(
         "Latency",
         &format!(
-            "Percentage of messages with at most this latency. The time axis is logarithmic. At most {MOST_CURVES} cases."
+            "Percentage of messages with at most this latency. The time axis is logarithmic. At most {MAX_CURVES} cases."
         ),
         distributions(results),
     );
@@ -105,7 +109,7 @@ pub fn plots(results: &Results) -> Vec<(&'static str, String, String)> {
 fn bars(results: &Results, names: &[&str]) -> Option<String> {
     let axes = varying(results);
     let there = |result: &&CaseResult| names.iter().any(|name| result.metrics.contains_key(*name));
-    let cases: Vec<&CaseResult> = results.cases.iter().filter(there).take(MOST).collect();
+    let cases: Vec<&CaseResult> = results.cases.iter().filter(there).take(MAX_PLOT_CASES).collect();
     if cases.is_empty() {
         return None;
     }
@@ -129,7 +133,7 @@ fn bars(results: &Results, names: &[&str]) -> Option<String> {
 
 fn distributions(results: &Results) -> Option<String> {
     let axes = varying(results);
-    let cases = results.cases.iter().filter(|result| !result.latency.is_empty()).take(MOST_CURVES);
+    let cases = results.cases.iter().filter(|result| !result.latency.is_empty()).take(MAX_CURVES);
     let series = cases.map(|result| Series {
         label: label(&result.case, &axes),
         points: result.latency.iter().map(|(percentile, ns)| ((*ns).max(1) as f64, *percentile)).collect(),

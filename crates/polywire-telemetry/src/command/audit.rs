@@ -19,13 +19,13 @@ pub const AUDIT: &str = "telemetry/audit";
 
 /// The maximum size of an [`AuditFile`] in bytes. Before a file exceeds it, the file is renamed to
 /// `FILE.1` and replaces the previous file of that name.
-pub const MOST_AUDIT_BYTES: u64 = 1 << 20;
+pub const MAX_AUDIT_BYTES: u64 = 1 << 20;
 
 /// The number of records of each node that late joiners receive.
 const LATEST: u32 = 64;
 
 /// The maximum number of bytes of a request in a record.
-const MOST_REQUEST_BYTES: usize = 4096;
+const MAX_REQUEST_BYTES: usize = 4096;
 
 /// Returns the QoS of [`AUDIT`]: a late joiner also receives the latest 64 records of each node.
 pub fn audit_qos() -> Qos {
@@ -62,13 +62,13 @@ pub struct AuditRecord {
 /// The records of a node in a file, one line of JSON each.
 ///
 /// ```
-/// use polywire_telemetry::command::{AuditFile, AuditRecord, MOST_AUDIT_BYTES};
+/// use polywire_telemetry::command::{AuditFile, AuditRecord, MAX_AUDIT_BYTES};
 ///
 /// let path = std::env::temp_dir().join(format!("polywire-audit-doc-{}", std::process::id()));
 /// let mut file = AuditFile::open(&path)?;
 /// file.append(&AuditRecord { who: "ann".into(), number: 1, ..AuditRecord::default() })?;
 /// let text = std::fs::read_to_string(&path)?;
-/// assert!(text.contains(r#""who":"ann""#) && text.len() < MOST_AUDIT_BYTES as usize);
+/// assert!(text.contains(r#""who":"ann""#) && text.len() < MAX_AUDIT_BYTES as usize);
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -106,7 +106,7 @@ impl AuditFile {
         let mut line = if self.is_torn { b"\n".to_vec() } else { Vec::new() };
         self.lines.encode(record, &mut line).map_err(io::Error::other)?;
         line.push(b'\n');
-        if self.bytes > 0 && self.bytes + line.len() as u64 > MOST_AUDIT_BYTES {
+        if self.bytes > 0 && self.bytes + line.len() as u64 > MAX_AUDIT_BYTES {
             self.rotate()?;
         }
         self.is_torn = true;
@@ -153,7 +153,7 @@ impl Audit {
     /// Records a request, given as JSON. `problem` is empty if the command succeeded.
     pub fn record(&mut self, info: &Info, service: &str, mut request: String, problem: &str, now: Moment) {
         let link = &info.source.link;
-        request.truncate(request.floor_char_boundary(MOST_REQUEST_BYTES));
+        request.truncate(request.floor_char_boundary(MAX_REQUEST_BYTES));
         self.last.number += 1;
         self.last = AuditRecord {
             time_ns: now.wall_ns,
@@ -184,7 +184,7 @@ mod tests {
     fn a_file_is_bounded_and_begins_a_line_after_a_torn_one() {
         let folder = std::env::temp_dir().join(format!("polywire-audit-{}", std::process::id()));
         let (path, former) = (folder.join("a.audit"), folder.join("a.audit.1"));
-        let record = |number| AuditRecord { number, request: "x".repeat(MOST_REQUEST_BYTES), ..AuditRecord::default() };
+        let record = |number| AuditRecord { number, request: "x".repeat(MAX_REQUEST_BYTES), ..AuditRecord::default() };
         let mut file = AuditFile::open(&path).expect("opened");
         file.append(&record(1)).expect("written");
         drop(file);
@@ -203,7 +203,7 @@ mod tests {
         assert!(last.lines().last().is_some_and(|line| line.contains("\"number\":999")));
         for path in [&path, &former] {
             let bytes = fs::metadata(path).expect("there").len();
-            assert!((1..=MOST_AUDIT_BYTES).contains(&bytes), "{bytes}");
+            assert!((1..=MAX_AUDIT_BYTES).contains(&bytes), "{bytes}");
         }
         assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 2);
         fs::remove_dir_all(folder).expect("removed");

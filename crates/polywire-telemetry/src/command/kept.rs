@@ -10,7 +10,7 @@ use std::{
 use crate::{Plan, Setting, disk::replace_file};
 
 /// The maximum size of the file in bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The table of the file that has the settings of the node itself. The settings of a probe are in
 /// `probes.INSTANCE`.
@@ -66,7 +66,7 @@ impl Kept {
     /// Reads a file. If it does not exist, there are no kept settings yet.
     pub fn open(path: &Path) -> Result<Kept, KeptError> {
         let mut text = String::new();
-        match File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_string(&mut text)) {
+        match File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(KeptError::Read { path: path.to_owned(), cause: error });
             }
@@ -104,8 +104,8 @@ impl Kept {
         let own = all.entry(instance.to_owned()).or_default();
         own.extend(settings.iter().map(|setting| (setting.name.clone(), setting.value.clone())));
         let text = to_text(&all);
-        if text.len() as u64 > MOST_BYTES {
-            return Err(io::Error::other(format!("it would have more than {MOST_BYTES} bytes")));
+        if text.len() as u64 > MAX_BYTES {
+            return Err(io::Error::other(format!("it would have more than {MAX_BYTES} bytes")));
         }
         replace_file(path, text.as_bytes())?;
         self.settings = all;
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(again.of("a.b-c"), [setting("every", "2"), setting("pattern", odd)]);
         assert_eq!(again.of(""), [setting("budget", "20000")]);
         assert!(again.of("agent").is_empty());
-        let long = "x".repeat(MOST_BYTES as usize);
+        let long = "x".repeat(MAX_BYTES as usize);
         assert!(kept.add("a", &[setting("pattern", &long)]).is_err());
         assert!(Kept::open(&path).expect("as before").of("a").is_empty());
         std::fs::remove_dir_all(folder).expect("removed");

@@ -73,7 +73,7 @@ use std::fmt;
 
 use polywire::Message;
 
-pub use audit::{AUDIT, AuditFile, AuditRecord, MOST_AUDIT_BYTES, audit_qos};
+pub use audit::{AUDIT, AuditFile, AuditRecord, MAX_AUDIT_BYTES, audit_qos};
 pub use kept::KeptError;
 pub(crate) use {
     audit::Audit,
@@ -85,7 +85,7 @@ pub(crate) use {
 use crate::{MeasureError, NodeDescription, Setting};
 
 /// The maximum number of settings of a command.
-pub const MOST_SETTINGS: usize = 256;
+pub const MAX_SETTINGS: usize = 256;
 
 /// Returns the service at which the node of this name receives a [`Command`]. The names of declared
 /// commands' services begin with this name.
@@ -122,7 +122,7 @@ pub struct Command {
     pub action: Action,
     /// The probe; empty for the node itself.
     pub instance: String,
-    /// The settings to change, at most [`MOST_SETTINGS`]: for a probe `every` (seconds), `enabled`,
+    /// The settings to change, at most [`MAX_SETTINGS`]: for a probe `every` (seconds), `enabled`,
     /// `thin`, `wire`, `keep`, `batch`, `priority` and its parameters; for a node with a collector
     /// `budget` (bytes a second, or `off`). Either all of them are changed, or none.
     pub settings: Vec<Setting>,

@@ -26,10 +26,10 @@ const TIMEOUT: Parameter =
     Parameter { name: "timeout", summary: "Seconds after which the command is killed", default: "10" };
 
 /// The maximum value of the parameter `timeout`, in seconds.
-const MOST_SECONDS: usize = 3600;
+const MAX_SECONDS: usize = 3600;
 
 /// The maximum number of bytes that a command may print.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 pub(super) const PROBE: ProbeType = ProbeType {
     name: "command",
@@ -48,7 +48,7 @@ fn open(settings: &Settings) -> Result<Fetch, MeasureError> {
     if command.is_empty() {
         return Err(needed(&COMMAND, "a shell command"));
     }
-    let timeout = Duration::from_secs(settings.number(&TIMEOUT, MOST_SECONDS)? as u64);
+    let timeout = Duration::from_secs(settings.number(&TIMEOUT, MAX_SECONDS)? as u64);
     Fetch::start(&format!("command '{command}'"), move || read(&output(&command, timeout)?))
 }
 
@@ -62,7 +62,7 @@ fn output(command: &str, timeout: Duration) -> Result<String, String> {
     let (tell, told) = mpsc::channel();
     let reading = thread::Builder::new().name("input-output".into()).spawn(move || {
         let mut text = String::new();
-        let read = out.take(MOST_BYTES + 1).read_to_string(&mut text);
+        let read = out.take(MAX_BYTES + 1).read_to_string(&mut text);
         // After the timeout, the receiver is gone.
         let _ = tell.send(read.map(|_| text));
     });
@@ -70,9 +70,9 @@ fn output(command: &str, timeout: Duration) -> Result<String, String> {
         Ok(_) => told.recv_timeout(timeout).map_err(|_| format!("it has not ended after {} s", timeout.as_secs())),
         Err(error) => Err(format!("cannot start a thread: {error}")),
     };
-    let too_long = || format!("it prints more than {MOST_BYTES} bytes");
+    let too_long = || format!("it prints more than {MAX_BYTES} bytes");
     let text = text.and_then(|text| text.map_err(|error| error.to_string()));
-    let text = text.and_then(|text| if text.len() as u64 > MOST_BYTES { Err(too_long()) } else { Ok(text) });
+    let text = text.and_then(|text| if text.len() as u64 > MAX_BYTES { Err(too_long()) } else { Ok(text) });
     if text.is_err() {
         kill(&child);
     }
@@ -110,7 +110,7 @@ fn read(text: &str) -> Result<Metrics, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::{Label, MOST_METRICS};
+    use crate::input::{Label, MAX_METRICS};
 
     fn numbers(sample: &Metrics) -> Vec<(&str, f64)> {
         sample.metrics.iter().map(|metric| (metric.name.as_str(), metric.value)).collect()
@@ -127,9 +127,9 @@ mod tests {
         assert!(read("{").is_err_and(|text| text.starts_with("no JSON")));
         let deep = "{\"a\":".repeat(10_000);
         assert!(read(&deep).is_err(), "the depth is bounded");
-        let many = format!("[{}]", vec!["1"; MOST_METRICS + 5].join(","));
+        let many = format!("[{}]", vec!["1"; MAX_METRICS + 5].join(","));
         let sample = read(&format!("{{\"a\":{many}}}")).expect("JSON");
-        assert_eq!((sample.metrics.len(), sample.refused), (MOST_METRICS, 5));
+        assert_eq!((sample.metrics.len(), sample.refused), (MAX_METRICS, 5));
     }
 
     #[test]

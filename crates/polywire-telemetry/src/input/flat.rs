@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Label, MOST_METRICS, Metric, Metrics, registry::MOST_NAME_BYTES};
+use super::{Label, MAX_METRICS, Metric, Metrics, registry::MAX_NAME_BYTES};
 
 /// Adds the numbers and texts of a JSON value. A name is the path of members, joined by points.
 pub(super) fn flatten(path: &mut String, value: &Value, sample: &mut Metrics) {
@@ -27,8 +27,8 @@ pub(super) fn flatten(path: &mut String, value: &Value, sample: &mut Metrics) {
 
 /// Adds a number, or the text if there is no number.
 pub(super) fn add(sample: &mut Metrics, name: &str, number: Option<f64>, text: &str) {
-    let is_long = name.len() + text.len() > MOST_NAME_BYTES;
-    if is_long || sample.metrics.len() + sample.texts.len() >= MOST_METRICS {
+    let is_long = name.len() + text.len() > MAX_NAME_BYTES;
+    if is_long || sample.metrics.len() + sample.texts.len() >= MAX_METRICS {
         sample.refused += 1;
         return;
     }

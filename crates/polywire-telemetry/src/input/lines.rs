@@ -18,7 +18,7 @@ use polywire::Message as _;
 use serde_json::Value;
 
 use super::{
-    Label, MOST_METRICS, Metrics,
+    Label, MAX_METRICS, Metrics,
     flat::flatten,
     problem,
     registry::{Key, Registry},
@@ -32,7 +32,7 @@ const PATH: Parameter =
 const TICK: Duration = Duration::from_millis(100);
 
 /// The maximum size of a datagram in bytes.
-const MOST_BYTES: usize = 1 << 18;
+const MAX_BYTES: usize = 1 << 18;
 
 pub(super) const PROBE: ProbeType = ProbeType {
     name: "lines",
@@ -105,10 +105,10 @@ impl Measure<Metrics> for Server {
 }
 
 fn receive(socket: &UnixDatagram, values: &Weak<Values>) {
-    let mut bytes = vec![0; MOST_BYTES + 1];
+    let mut bytes = vec![0; MAX_BYTES + 1];
     while let Some(values) = values.upgrade() {
         match socket.recv(&mut bytes) {
-            Ok(len) if len > MOST_BYTES => values.registry.refuse(),
+            Ok(len) if len > MAX_BYTES => values.registry.refuse(),
             Ok(len) => values.take(bytes.get(..len).unwrap_or_default()),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
             // An error of the socket may be permanent: the thread must not use all processor time.
@@ -138,7 +138,7 @@ impl Values {
         }
         let mut texts = self.texts.lock();
         for Label { name, value } in found.texts {
-            match texts.len() < MOST_METRICS || texts.contains_key(&name) {
+            match texts.len() < MAX_METRICS || texts.contains_key(&name) {
                 true => drop(texts.insert(name, value)),
                 false => self.registry.refuse(),
             }
@@ -156,7 +156,7 @@ fn parse(line: &[u8]) -> Option<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::input::registry::MOST_NAME_BYTES;
+    use crate::input::registry::MAX_NAME_BYTES;
 
     fn sample(values: Values) -> Metrics {
         let mut server = Server { values: Arc::new(values), path: PathBuf::new() };
@@ -182,7 +182,7 @@ mod tests {
     fn hostile_lines_are_counted() {
         let values = Values::default();
         let deep = format!("{{\"probe\":\"a\",\"value\":{}1{}}}", "[".repeat(5000), "]".repeat(5000));
-        let long = format!("{{\"probe\":\"a\",\"value\":\"{}\"}}", "x".repeat(MOST_NAME_BYTES));
+        let long = format!("{{\"probe\":\"a\",\"value\":\"{}\"}}", "x".repeat(MAX_NAME_BYTES));
         let lines: [&[u8]; 9] = [
             b"x",
             b"1",
@@ -196,11 +196,11 @@ mod tests {
         ];
         lines.iter().for_each(|line| values.take(line));
         values.take(b"\xff\xfe");
-        for number in 0..MOST_METRICS + 2 {
+        for number in 0..MAX_METRICS + 2 {
             values.take(format!("{{\"probe\":\"p{number}\",\"value\":\"t\"}}").as_bytes());
         }
         let found = sample(values);
-        assert_eq!((found.metrics.len(), found.texts.len(), found.refused), (0, MOST_METRICS, 12));
+        assert_eq!((found.metrics.len(), found.texts.len(), found.refused), (0, MAX_METRICS, 12));
     }
 
     #[test]

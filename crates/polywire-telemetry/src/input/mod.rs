@@ -43,7 +43,7 @@ use polywire::Message;
 
 #[cfg(feature = "metrics")]
 pub use recorder::{Recorder, RecorderError};
-pub use registry::MOST_METRICS;
+pub use registry::MAX_METRICS;
 #[cfg(feature = "tracing")]
 pub use trace::TraceLayer;
 

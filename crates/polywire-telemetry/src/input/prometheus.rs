@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use polywire::Message as _;
 
-use super::{Label, MOST_METRICS, Metric, MetricKind, Metrics, fetch::Fetch, needed};
+use super::{Label, MAX_METRICS, Metric, MetricKind, Metrics, fetch::Fetch, needed};
 use crate::{MeasureError, Parameter, ProbeType, Settings, http::Url, probe::boxed};
 
 const URL: Parameter =
@@ -14,10 +14,10 @@ const URL: Parameter =
 const TIMEOUT: Parameter = Parameter { name: "timeout", summary: "Seconds that the server may take", default: "10" };
 
 /// The maximum value of the parameter `timeout`, in seconds.
-const MOST_SECONDS: usize = 3600;
+const MAX_SECONDS: usize = 3600;
 
 /// The maximum size of a reply in bytes.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 pub(super) const PROBE: ProbeType = ProbeType {
     name: "prometheus",
@@ -41,9 +41,9 @@ fn open(settings: &Settings) -> Result<Fetch, MeasureError> {
             expected: "a URL such as http://127.0.0.1:9100/metrics".to_owned(),
         },
     })?;
-    let timeout = Duration::from_secs(settings.number(&TIMEOUT, MOST_SECONDS)? as u64);
+    let timeout = Duration::from_secs(settings.number(&TIMEOUT, MAX_SECONDS)? as u64);
     Fetch::start(&url, move || {
-        let reply = place.get("text/plain;version=0.0.4", timeout, MOST_BYTES)?;
+        let reply = place.get("text/plain;version=0.0.4", timeout, MAX_BYTES)?;
         Ok(read(std::str::from_utf8(&reply).map_err(|_| "the reply is no UTF-8")?))
     })
 }
@@ -55,13 +55,13 @@ fn read(text: &str) -> Metrics {
         if let Some(comment) = line.strip_prefix('#') {
             let mut words = comment.split_ascii_whitespace();
             if let (Some("TYPE"), Some(name), Some(kind)) = (words.next(), words.next(), words.next())
-                && kinds.len() < MOST_METRICS
+                && kinds.len() < MAX_METRICS
             {
                 kinds.insert(name, kind);
             }
             continue;
         }
-        match parse(line).filter(|_| sample.metrics.len() < MOST_METRICS) {
+        match parse(line).filter(|_| sample.metrics.len() < MAX_METRICS) {
             Some((name, labels, value)) => {
                 let (kind, name) = (kind_of(&kinds, name), name.to_owned());
                 sample.metrics.push(Metric { name, labels, kind, value });
@@ -183,8 +183,8 @@ mod tests {
             ["a", "a x", "a 1 2 3", "a 1 x", "{} 1", "a{x} 1", "a{x=\"} 1", "a{x=\"y\" 1", "a{x=\"y\"z=\"\"} 1"];
         let sample = read(&lines.join("\n"));
         assert_eq!((sample.metrics.len(), sample.refused), (0, lines.len() as u64), "{:?}", sample.metrics);
-        let sample = read(&"a 1\n".repeat(MOST_METRICS + 3));
-        assert_eq!((sample.metrics.len(), sample.refused), (MOST_METRICS, 3));
+        let sample = read(&"a 1\n".repeat(MAX_METRICS + 3));
+        assert_eq!((sample.metrics.len(), sample.refused), (MAX_METRICS, 3));
     }
 
     #[test]

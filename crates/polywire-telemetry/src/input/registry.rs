@@ -15,10 +15,10 @@ use crate::{Cell as _, Distribution, Histogram};
 
 /// The maximum number of figures (names with their labels) of an input. Further ones are refused
 /// and counted.
-pub const MOST_METRICS: usize = 10_000;
+pub const MAX_METRICS: usize = 10_000;
 
 /// The maximum number of bytes of a name with its labels, or with its text.
-pub const MOST_NAME_BYTES: usize = 4096;
+pub const MAX_NAME_BYTES: usize = 4096;
 
 /// The unit in which distributions store numbers, because a histogram stores whole numbers only.
 const GRAIN: f64 = 1e-6;
@@ -183,7 +183,7 @@ impl Registry {
         if let Some(figure) = figures.get(&key) {
             return Some(figure.clone());
         }
-        if figures.len() >= MOST_METRICS || key.bytes() > MOST_NAME_BYTES {
+        if figures.len() >= MAX_METRICS || key.bytes() > MAX_NAME_BYTES {
             // The lock is released first: the log may itself write to this registry.
             drop(figures);
             return self.none();
@@ -210,13 +210,13 @@ mod tests {
         registry.counter(key("a")).expect("new").add(2.0);
         registry.counter(key("a")).expect("known").add(0.5);
         assert!(registry.gauge(key("a")).is_none() && registry.spread(key("a")).is_none());
-        assert!(registry.gauge(key(&"x".repeat(MOST_NAME_BYTES + 1))).is_none());
-        let gauges = (0..MOST_METRICS).filter_map(|number| registry.gauge(key(&format!("g{number}"))));
+        assert!(registry.gauge(key(&"x".repeat(MAX_NAME_BYTES + 1))).is_none());
+        let gauges = (0..MAX_METRICS).filter_map(|number| registry.gauge(key(&format!("g{number}"))));
         gauges.for_each(|gauge| gauge.set(1.0));
         assert!(registry.spread(key("late")).is_none());
         let mut sample = Metrics::default();
         registry.read(&mut sample);
-        assert_eq!((sample.metrics.len(), sample.metrics[0].value, sample.refused), (MOST_METRICS, 2.5, 5));
+        assert_eq!((sample.metrics.len(), sample.metrics[0].value, sample.refused), (MAX_METRICS, 2.5, 5));
     }
 
     #[test]

@@ -26,10 +26,10 @@ const ADDRESS: Parameter = Parameter {
 const TICK: Duration = Duration::from_millis(100);
 
 /// The maximum size of a UDP datagram in bytes.
-const MOST_BYTES: usize = 1 << 16;
+const MAX_BYTES: usize = 1 << 16;
 
 /// The maximum number of values that one value stands for, however small its `@RATE` is.
-const MOST_TIMES: f64 = 1e6;
+const MAX_TIMES: f64 = 1e6;
 
 pub(super) const PROBE: ProbeType = ProbeType {
     name: "statsd",
@@ -72,7 +72,7 @@ impl Measure<Metrics> for Server {
 }
 
 fn receive(socket: &UdpSocket, registry: &Weak<Registry>) {
-    let mut bytes = vec![0; MOST_BYTES];
+    let mut bytes = vec![0; MAX_BYTES];
     while let Some(registry) = registry.upgrade() {
         match socket.recv(&mut bytes) {
             Ok(len) => take(&registry, bytes.get(..len).unwrap_or_default()),
@@ -137,7 +137,7 @@ impl Line<'_> {
             "g" if value.starts_with(['+', '-']) => registry.gauge(key).iter().for_each(|gauge| gauge.add(number)),
             "g" => registry.gauge(key).iter().for_each(|gauge| gauge.set(number)),
             "ms" | "h" | "d" => {
-                let times = (1.0 / rate).round().min(MOST_TIMES) as u64;
+                let times = (1.0 / rate).round().min(MAX_TIMES) as u64;
                 registry.spread(key).iter().for_each(|spread| spread.observe(number, times));
             }
             _ => registry.refuse(),
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(metrics, [("hits", MetricKind::Counter, 4.0), ("level", MetricKind::Gauge, 4.5)]);
         let time = &found.distributions[0];
         assert_eq!((time.name.as_str(), time.count, time.labels.len(), found.refused), ("t", 4, 2, 0));
-        assert_eq!(found.distributions[1].count, MOST_TIMES as u64);
+        assert_eq!(found.distributions[1].count, MAX_TIMES as u64);
     }
 
     #[test]

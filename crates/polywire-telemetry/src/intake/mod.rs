@@ -8,7 +8,8 @@
 //! use polywire_telemetry::{
 //!     Uuid,
 //!     intake::{
-//!         DecodeError, Intake, IntakeLimits, IntakeStatus, Kind, Position, Rejection, Sample, Stream, Taken, Ticket,
+//!         AcceptedPacket, DecodeError, Intake, IntakeLimits, IntakeStatus, Kind, Position, Rejection, Sample, Stream,
+//!         Ticket,
 //!     },
 //!     packet::{DataPacket, NodePacket, PacketReply, Reduction, StreamDescription},
 //! };
@@ -28,7 +29,7 @@
 //! let packet = NodePacket { node: [7; 16], start: 1, streams: vec![pump], packets: vec![data], ..Default::default() };
 //!
 //! let mut intake = Intake::new(IntakeLimits::default());
-//! let Taken { samples, ticket } = intake.take(&packet, Some(Uuid([7; 16])))?;
+//! let AcceptedPacket { samples, ticket } = intake.take(&packet, Some(Uuid([7; 16])))?;
 //! assert_eq!(samples[0].decode()?.f64("pressure")?, 2.5);
 //! let positions: Vec<Position> = samples.iter().map(|sample| sample.position()).collect();
 //! // When the samples and their positions are on the disk, the packet is acknowledged.
@@ -58,9 +59,9 @@
 //! assert!(rejection.reply().unwrap().unknown);
 //! other.streams = packet.streams.clone();
 //! other.packets[0].payload.truncate(3);
-//! let taken = intake.take(&other, None)?;
-//! let latest: Ticket = taken.ticket;
-//! assert!(matches!(taken.samples[0].decode(), Err(DecodeError::Payload(_))));
+//! let accepted = intake.take(&other, None)?;
+//! let latest: Ticket = accepted.ticket;
+//! assert!(matches!(accepted.samples[0].decode(), Err(DecodeError::Payload(_))));
 //! // The disk is full: the nodes get no acknowledgement, and send the packets again.
 //! intake.failed();
 //! assert_eq!(intake.take(&other, None)?.samples.len(), 1);
@@ -84,8 +85,7 @@ pub use self::{
 use crate::{
     Uuid,
     packet::{
-        DataPacket, MOST_DATA_PACKETS, MOST_DOCUMENT_BYTES, MOST_PAYLOAD_BYTES, NodePacket, PacketReply,
-        StreamDescription,
+        DataPacket, MAX_DATA_PACKETS, MAX_DOCUMENT_BYTES, MAX_PAYLOAD_BYTES, NodePacket, PacketReply, StreamDescription,
     },
 };
 
@@ -176,13 +176,13 @@ pub struct Intake {
     kinds: Kinds,
     /// Accepted packets that are not known to be stored, in order.
     pending: VecDeque<Pending>,
-    taken: u64,
+    accepted: u64,
     status: IntakeStatus,
 }
 
 /// The result of accepting a packet.
 #[derive(Debug)]
-pub struct Taken {
+pub struct AcceptedPacket {
     /// The new samples, in order.
     pub samples: Vec<Sample>,
     /// The packet is acknowledged when all packets up to this ticket are stored. That also applies
@@ -200,7 +200,7 @@ struct Starts {
     /// The latest starts; the most recently used one is last.
     latest: VecDeque<(u64, BTreeMap<u32, Progress>)>,
     /// The number of the packet that was accepted last; 0 if it is not known.
-    taken: u64,
+    accepted: u64,
 }
 
 /// The progress of a stream.
@@ -225,7 +225,7 @@ impl Intake {
     pub fn new(limits: IntakeLimits) -> Intake {
         let (nodes, pending) = (BTreeMap::new(), VecDeque::new());
         let kinds = Kinds::new(limits.kinds, limits.document_bytes);
-        Intake { limits, nodes, streams: 0, kinds, pending, taken: 0, status: IntakeStatus::default() }
+        Intake { limits, nodes, streams: 0, kinds, pending, accepted: 0, status: IntakeStatus::default() }
     }
 
     /// Restores the position of a sample that was stored before a restart. The positions of a node
@@ -246,18 +246,18 @@ impl Intake {
     /// `from` is the UUID of the node that sent the packet, if it is known
     /// ([`LinkInfo::peer`](polywire::engine::LinkInfo)): a node may send only its own packets. Pass
     /// `None` if a relay or another collector forwards the packets.
-    pub fn take(&mut self, packet: &NodePacket, from: Option<Uuid>) -> Result<Taken, Rejection> {
+    pub fn take(&mut self, packet: &NodePacket, from: Option<Uuid>) -> Result<AcceptedPacket, Rejection> {
         let node = Uuid(packet.node);
         if from.is_some_and(|from| from != node) {
             return Err(Rejection::Wrong(format!("the packet names node {node}, which did not send it")));
         }
-        if packet.packets.len() > MOST_DATA_PACKETS || packet.streams.len() > MOST_DATA_PACKETS {
-            return Err(Rejection::Wrong(format!("a packet has at most {MOST_DATA_PACKETS} data packets and streams")));
+        if packet.packets.len() > MAX_DATA_PACKETS || packet.streams.len() > MAX_DATA_PACKETS {
+            return Err(Rejection::Wrong(format!("a packet has at most {MAX_DATA_PACKETS} data packets and streams")));
         }
         if !self.nodes.contains_key(&node) && self.nodes.len() >= self.limits.nodes {
             return Err(Rejection::Full(format!("{} nodes", self.limits.nodes)));
         }
-        if packet.follows != 0 && self.nodes.get(&node).is_none_or(|starts| starts.taken != packet.follows) {
+        if packet.follows != 0 && self.nodes.get(&node).is_none_or(|starts| starts.accepted != packet.follows) {
             return Err(Rejection::OutOfOrder);
         }
         let described = self.described(node, packet)?;
@@ -269,11 +269,11 @@ impl Intake {
         }
         self.streams = self.streams - before + self.streams_of(node);
         let samples = self.sift(node, packet);
-        self.nodes.entry(node).or_default().taken = packet.number;
-        let ticket = Ticket(self.taken);
-        self.taken += 1;
+        self.nodes.entry(node).or_default().accepted = packet.number;
+        let ticket = Ticket(self.accepted);
+        self.accepted += 1;
         self.pending.push_back(Pending { ticket, positions: samples.iter().map(Sample::position).collect() });
-        Ok(Taken { samples, ticket })
+        Ok(AcceptedPacket { samples, ticket })
     }
 
     /// Returns the streams that the packet describes and that this intake does not know yet.
@@ -324,9 +324,9 @@ impl Intake {
             if *sequence == u64::MAX {
                 return Err(Rejection::Wrong(format!("stream {stream}: no sample has the number {sequence}")));
             }
-            if payload.len() > MOST_PAYLOAD_BYTES {
+            if payload.len() > MAX_PAYLOAD_BYTES {
                 return Err(Rejection::Wrong(format!(
-                    "stream {stream}: a payload has at most {MOST_PAYLOAD_BYTES} bytes"
+                    "stream {stream}: a payload has at most {MAX_PAYLOAD_BYTES} bytes"
                 )));
             }
         }
@@ -370,7 +370,7 @@ impl Intake {
     /// packets must not be acknowledged: the nodes send them again, and their samples are accepted
     /// again.
     pub fn failed(&mut self) {
-        self.nodes.values_mut().for_each(|starts| starts.taken = 0);
+        self.nodes.values_mut().for_each(|starts| starts.accepted = 0);
         for pending in std::mem::take(&mut self.pending) {
             for position in pending.positions {
                 self.progress(position).into_iter().for_each(|progress| progress.next = progress.stored);
@@ -449,7 +449,7 @@ fn check_description(stream: &StreamDescription) -> Result<(), Rejection> {
     }
     let texts = [&stream.version, &stream.codec, &stream.options];
     if texts.iter().any(|text| text.len() > 1024)
-        || stream.schema.len().max(stream.configuration.len()) > MOST_DOCUMENT_BYTES
+        || stream.schema.len().max(stream.configuration.len()) > MAX_DOCUMENT_BYTES
     {
         return Err(Rejection::Wrong(format!("stream {number}: the description is too long")));
     }

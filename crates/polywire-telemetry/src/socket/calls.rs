@@ -14,10 +14,10 @@ use parking_lot::{Mutex, MutexGuard};
 use polywire::Record;
 use serde_json::json;
 
-use super::{line::MOST_LINE_BYTES, operation::Operation};
+use super::{line::MAX_LINE_BYTES, operation::Operation};
 
 /// The maximum number of calls under way to one program. Further calls fail.
-pub const MOST_CALLS: usize = 16;
+pub const MAX_CALLS: usize = 16;
 
 /// Notifies the driver of a connection that there is a line to send to the program. The node's
 /// thread calls it, so it must not block.
@@ -65,16 +65,16 @@ impl Calls {
         request: &str,
     ) -> Result<(u64, Receiver<Answer>), String> {
         let mut state = self.lock();
-        if state.under_way.len() >= MOST_CALLS {
-            return Err(format!("the program has {MOST_CALLS} calls under way already"));
+        if state.under_way.len() >= MAX_CALLS {
+            return Err(format!("the program has {MAX_CALLS} calls under way already"));
         }
         let number = state.last + 1;
         let (probe, command) = (json!(instance), json!(operation.name));
         let line = format!("{{\"call\":{number},\"probe\":{probe},\"command\":{command},\"request\":{request}}}\n");
-        if line.len() > MOST_LINE_BYTES {
-            return Err(format!("the request is too long: a program takes at most {MOST_LINE_BYTES} bytes of JSON"));
+        if line.len() > MAX_LINE_BYTES {
+            return Err(format!("the request is too long: a program takes at most {MAX_LINE_BYTES} bytes of JSON"));
         }
-        if state.bytes + line.len() > MOST_LINE_BYTES {
+        if state.bytes + line.len() > MAX_LINE_BYTES {
             return Err(format!("the program has not read the {} bytes of the calls before", state.bytes));
         }
         let (answer, answered) = mpsc::channel();

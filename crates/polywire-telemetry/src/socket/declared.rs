@@ -13,10 +13,10 @@ use crate::{
 
 /// The maximum number of samples of a probe that wait for the node. Beyond it, the oldest are
 /// dropped.
-pub const MOST_WAITING: usize = 1024;
+pub const MAX_WAITING: usize = 1024;
 
 /// The maximum size of the messages of waiting samples in bytes.
-const MOST_WAITING_BYTES: usize = 8 << 20;
+const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// The type of all declared probes. What differs between them is in [`DeclaredProbe`].
 pub(crate) static PROBE: ProbeType = ProbeType {
@@ -94,7 +94,7 @@ impl DeclaredProbe {
 
     /// Makes a probe whose samples are the waiting ones.
     pub(crate) fn probe(self: &Arc<DeclaredProbe>) -> Box<dyn Probe> {
-        Box::new(Instrument::new(self.dynamic.clone(), Taken(self.clone())))
+        Box::new(Instrument::new(self.dynamic.clone(), WaitingSamples(self.clone())))
     }
 
     /// Takes a record to decode a sample into.
@@ -108,8 +108,8 @@ impl DeclaredProbe {
         let mut waiting = self.lock();
         waiting.samples.push_back((sample, bytes));
         waiting.bytes += bytes;
-        let is_too_much = |waiting: &Waiting| waiting.bytes > MOST_WAITING_BYTES && waiting.samples.len() > 1;
-        while waiting.samples.len() > MOST_WAITING || is_too_much(&waiting) {
+        let is_too_much = |waiting: &Waiting| waiting.bytes > MAX_WAITING_BYTES && waiting.samples.len() > 1;
+        while waiting.samples.len() > MAX_WAITING || is_too_much(&waiting) {
             let Some((oldest, bytes)) = waiting.samples.pop_front() else { break };
             waiting.bytes -= bytes;
             waiting.spare = Some(oldest);
@@ -143,9 +143,9 @@ impl fmt::Debug for DeclaredProbe {
 }
 
 /// Measures by taking the waiting samples in order.
-struct Taken(Arc<DeclaredProbe>);
+struct WaitingSamples(Arc<DeclaredProbe>);
 
-impl Measure<Record> for Taken {
+impl Measure<Record> for WaitingSamples {
     fn measure(&mut self, _: Moment, sample: &mut Record) -> Result<(), MeasureError> {
         let mut waiting = self.0.lock();
         let Some((next, bytes)) = waiting.samples.pop_front() else {
@@ -166,9 +166,9 @@ mod tests {
         let dynamic = Dynamic::of(Unknown::shape().schema()).expect("a coding");
         let declared = DeclaredProbe::new(dynamic, Uuid::of(1), "1.0".into(), String::new());
         let push = |bytes| declared.push(declared.spare(), bytes);
-        assert!((0..MOST_WAITING).all(|_| push(4) == 0));
-        assert_eq!((push(4), push(4), declared.len()), (1, 1, MOST_WAITING));
-        assert_eq!(push(MOST_WAITING_BYTES + 1), MOST_WAITING as u64, "a large one passes alone");
+        assert!((0..MAX_WAITING).all(|_| push(4) == 0));
+        assert_eq!((push(4), push(4), declared.len()), (1, 1, MAX_WAITING));
+        assert_eq!(push(MAX_WAITING_BYTES + 1), MAX_WAITING as u64, "a large one passes alone");
         assert_eq!((declared.len(), push(1), declared.len()), (1, 1, 1));
         declared.clear();
         assert_eq!((declared.len(), declared.lock().bytes), (0, 0));

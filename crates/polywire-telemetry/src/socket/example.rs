@@ -11,10 +11,10 @@ use super::line::{LineError, Mistake, cut};
 const DEEPEST: usize = 16;
 
 /// The maximum number of members of all structures together.
-const MOST_MEMBERS: usize = 1000;
+const MAX_MEMBERS: usize = 1000;
 
 /// The maximum number of characters of a member's name.
-const MOST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// Returns the type of an object: `double` for numbers with a point or an exponent, `int64` for
 /// other numbers, `boolean`, `string`, a structure for an object, and a list of the type that all
@@ -60,12 +60,12 @@ impl Types<'_> {
         let sorted: BTreeMap<&String, &Value> = members.iter().collect();
         for (member, value) in sorted {
             self.members += 1;
-            if self.members > MOST_MEMBERS {
-                return Err(Mistake::Type.because(format!("the example has more than {MOST_MEMBERS} members")));
+            if self.members > MAX_MEMBERS {
+                return Err(Mistake::Type.because(format!("the example has more than {MAX_MEMBERS} members")));
             }
             let is_identifier = member.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
                 && member.starts_with(|c: char| c.is_ascii_alphabetic())
-                && member.len() <= MOST_NAME;
+                && member.len() <= MAX_NAME;
             if !is_identifier {
                 let text = format!(
                     "a member cannot have the name '{}': a letter, and then letters, digits and '_'",
@@ -190,7 +190,7 @@ mod tests {
         assert!(idl(&deep, &[]).is_err_and(|told| told.ends_with("is too deep")));
         let deep = (0..100).fold(json!(1), |inner, _| json!([inner]));
         assert!(idl(&json!({ "a": deep }), &[]).is_err_and(|told| told.ends_with("is too deep")));
-        let wide: Map<String, Value> = (0..=MOST_MEMBERS).map(|number| (format!("a{number}"), json!(1))).collect();
+        let wide: Map<String, Value> = (0..=MAX_MEMBERS).map(|number| (format!("a{number}"), json!(1))).collect();
         assert!(idl(&Value::Object(wide), &[]).is_err_and(|told| told.contains("more than 1000 members")));
     }
 }

@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use crate::identity::is_name;
 
 /// The maximum number of bytes of a line.
-pub const MOST_LINE_BYTES: usize = 1 << 20;
+pub const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// The maximum number of characters of an error, in either direction.
-pub(super) const MOST_TEXT: usize = 2000;
+pub(super) const MAX_TEXT: usize = 2000;
 
 /// An error in a line or a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,7 +130,7 @@ impl Reply {
             (Some(value), None) => Ok(value),
             (None, Some(error)) => match serde_json::from_str::<String>(error.get()) {
                 Ok(text) if text.is_empty() => Err("the program does not say why".to_owned()),
-                Ok(text) => Err(text.chars().take(MOST_TEXT).collect()),
+                Ok(text) => Err(text.chars().take(MAX_TEXT).collect()),
                 Err(_) => return Err(Mistake::Syntax.because("'error' must be a text")),
             },
             _ => return Err(Mistake::Syntax.because("a reply has a 'value' or an 'error'")),

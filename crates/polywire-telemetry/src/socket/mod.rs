@@ -25,9 +25,9 @@
 //! // Another program.
 //! let mut stream = UnixStream::connect(&path)?;
 //! writeln!(stream, r#"{{"probe":"pump","example":{{"pressure":2.5}},"units":{{"pressure":"bar"}}}}"#)?;
-//! let mut told = String::new();
-//! BufReader::new(stream.try_clone()?).read_line(&mut told)?;
-//! assert!(told.contains(r#""type":"probes::pump""#), "{told}");
+//! let mut answer = String::new();
+//! BufReader::new(stream.try_clone()?).read_line(&mut answer)?;
+//! assert!(answer.contains(r#""type":"probes::pump""#), "{answer}");
 //!
 //! let samples = Node::new().subscribe_of("probes/plant/pump", Some(wire), Discovered::new()?)?.open();
 //! let sample = loop {
@@ -77,14 +77,14 @@ pub(crate) use self::{
     operation::Operation,
 };
 pub use self::{
-    calls::{MOST_CALLS, Wake},
-    declared::{DeclaredProbe, MOST_WAITING},
-    line::MOST_LINE_BYTES,
+    calls::{MAX_CALLS, Wake},
+    declared::{DeclaredProbe, MAX_WAITING},
+    line::MAX_LINE_BYTES,
     session::{Declare, Session},
 };
 
 /// The maximum number of connections at a time. Further ones are closed.
-const MOST_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// The longest time after which a connection's thread notices that the socket has ended.
 const TICK: Duration = Duration::from_millis(100);
@@ -96,10 +96,10 @@ pub const LONGEST_CALL: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The maximum number of probes that wait for the node to admit them.
-const MOST_KNOCKING: usize = 64;
+const MAX_ADMISSION_REQUESTS: usize = 64;
 
 /// A probe that a program has declared and that waits to be admitted by the node.
-pub(crate) struct Knock {
+pub(crate) struct AdmissionRequest {
     pub instance: String,
     pub declared: DeclaredProbe,
     pub answer: Sender<Result<Arc<DeclaredProbe>, String>>,
@@ -109,22 +109,22 @@ pub(crate) struct Knock {
 pub struct Socket {
     path: PathBuf,
     shared: Arc<Shared>,
-    door: Arc<Mutex<Receiver<Knock>>>,
+    admissions: Arc<Mutex<Receiver<AdmissionRequest>>>,
 }
 
 /// What the threads of connections share.
 struct Shared {
-    knocks: SyncSender<Knock>,
+    requests: SyncSender<AdmissionRequest>,
     connections: AtomicUsize,
     ends: AtomicBool,
 }
 
 /// The node's side of a socket.
-pub(crate) struct Door(Arc<Mutex<Receiver<Knock>>>);
+pub(crate) struct AdmissionQueue(Arc<Mutex<Receiver<AdmissionRequest>>>);
 
-impl Door {
+impl AdmissionQueue {
     /// Returns the next probe that waits to be admitted.
-    pub fn next(&self) -> Option<Knock> {
+    pub fn next(&self) -> Option<AdmissionRequest> {
         self.0.lock().try_recv().ok()
     }
 }
@@ -134,15 +134,16 @@ impl Socket {
     /// socket of an ended process is replaced. Fails if another process listens there.
     pub fn open(path: &Path) -> io::Result<Socket> {
         let listener = bind(path)?;
-        let (knocks, door) = mpsc::sync_channel(MOST_KNOCKING);
-        let shared = Arc::new(Shared { knocks, connections: AtomicUsize::new(0), ends: AtomicBool::new(false) });
-        let socket = Socket { path: path.to_owned(), shared: shared.clone(), door: Arc::new(Mutex::new(door)) };
+        let (requests, admissions) = mpsc::sync_channel(MAX_ADMISSION_REQUESTS);
+        let shared = Arc::new(Shared { requests, connections: AtomicUsize::new(0), ends: AtomicBool::new(false) });
+        let socket =
+            Socket { path: path.to_owned(), shared: shared.clone(), admissions: Arc::new(Mutex::new(admissions)) };
         thread::Builder::new().name("socket".into()).spawn(move || shared.listen(&listener))?;
         Ok(socket)
     }
 
-    pub(crate) fn door(&self) -> Door {
-        Door(self.door.clone())
+    pub(crate) fn admission_queue(&self) -> AdmissionQueue {
+        AdmissionQueue(self.admissions.clone())
     }
 }
 
@@ -179,9 +180,9 @@ impl Shared {
                 thread::sleep(TICK);
                 continue;
             };
-            if self.connections.fetch_add(1, Ordering::AcqRel) >= MOST_CONNECTIONS {
+            if self.connections.fetch_add(1, Ordering::AcqRel) >= MAX_CONNECTIONS {
                 self.connections.fetch_sub(1, Ordering::AcqRel);
-                log::warn!("the socket has {MOST_CONNECTIONS} connections; another one is turned away");
+                log::warn!("the socket has {MAX_CONNECTIONS} connections; another one is turned away");
                 let _ = stream.shutdown(Shutdown::Both);
                 continue;
             }
@@ -212,8 +213,8 @@ impl Shared {
         let mut session = Session::new(Box::new(declare), Box::new(wake));
         let mut bytes = vec![0; 64 << 10];
         while !self.ends() {
-            let is_told = tell(&mut stream, &mut session)?;
-            if wait(&stream, &bell, !is_told)? {
+            let is_written = write_outgoing(&mut stream, &mut session)?;
+            if wait(&stream, &bell, !is_written)? {
                 // Calls that are begun from now on ring the bell again.
                 let _ = bell.read(&mut bytes);
             }
@@ -230,9 +231,9 @@ impl Shared {
     /// Asks the node to admit a probe.
     fn declare(&self, instance: &str, declared: DeclaredProbe) -> Result<Arc<DeclaredProbe>, String> {
         let (answer, answered) = mpsc::channel();
-        let knock = Knock { instance: instance.to_owned(), declared, answer };
-        self.knocks.try_send(knock).map_err(|error| match error {
-            TrySendError::Full(_) => format!("{MOST_KNOCKING} probes wait to be admitted; try again later"),
+        let request = AdmissionRequest { instance: instance.to_owned(), declared, answer };
+        self.requests.try_send(request).map_err(|error| match error {
+            TrySendError::Full(_) => format!("{MAX_ADMISSION_REQUESTS} probes wait to be admitted; try again later"),
             TrySendError::Disconnected(_) => "the node has ended".to_owned(),
         })?;
         answered.recv_timeout(PATIENCE).unwrap_or_else(|_| Err("the node does not answer".to_owned()))
@@ -244,24 +245,24 @@ impl Shared {
 }
 
 /// Writes the lines for the program as far as the program reads. Returns whether all were written.
-fn tell(stream: &mut UnixStream, session: &mut Session) -> io::Result<bool> {
+fn write_outgoing(stream: &mut UnixStream, session: &mut Session) -> io::Result<bool> {
     loop {
-        let told = session.told();
-        if told.is_empty() {
+        let outgoing = session.outgoing();
+        if outgoing.is_empty() {
             return Ok(true);
         }
-        match stream.write(told.as_slices().0) {
-            Ok(len) => drop(told.drain(..len)),
+        match stream.write(outgoing.as_slices().0) {
+            Ok(len) => drop(outgoing.drain(..len)),
             Err(error) if is_timeout(&error) => return Ok(false),
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Waits until the program has written, until it reads again if `told` asks for that, or until the
-/// bell rings. Returns whether the bell rings.
-fn wait(stream: &UnixStream, bell: &UnixStream, told: bool) -> io::Result<bool> {
-    let flags = if told { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+/// Waits until the program has written, until it reads again if `has_more` asks for that, or until
+/// the bell rings. Returns whether the bell rings.
+fn wait(stream: &UnixStream, bell: &UnixStream, has_more: bool) -> io::Result<bool> {
+    let flags = if has_more { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let mut watched = [PollFd::new(stream, flags), PollFd::new(bell, PollFlags::IN)];
     let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
     match poll(&mut watched, Some(&tick)) {

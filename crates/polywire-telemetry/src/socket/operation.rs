@@ -14,13 +14,13 @@ use super::line::{LineError, Mistake, check_members};
 use crate::json::json;
 
 /// The maximum number of operations of a probe.
-const MOST_OPERATIONS: usize = 64;
+const MAX_OPERATIONS: usize = 64;
 
 /// The maximum size of the types of a probe's operations in bytes.
-const MOST_TYPE_BYTES: usize = 256 << 10;
+const MAX_TYPE_BYTES: usize = 256 << 10;
 
 /// The maximum number of characters of an operation's summary.
-const MOST_SUMMARY: usize = 200;
+const MAX_SUMMARY: usize = 200;
 
 /// An operation of a probe. The node serves it as a command.
 pub(crate) struct Operation {
@@ -40,8 +40,8 @@ impl Operation {
         let (mut all, mut bytes) = (Vec::new(), 0);
         for operation in document.operations(probe).map_err(|error| wrong(&error))? {
             bytes += operation.request.to_bytes_with_docs().len() + operation.reply.to_bytes_with_docs().len();
-            if all.len() >= MOST_OPERATIONS || bytes > MOST_TYPE_BYTES {
-                let limit = format!("{MOST_OPERATIONS} operations, whose types have {MOST_TYPE_BYTES} bytes");
+            if all.len() >= MAX_OPERATIONS || bytes > MAX_TYPE_BYTES {
+                let limit = format!("{MAX_OPERATIONS} operations, whose types have {MAX_TYPE_BYTES} bytes");
                 return Err(Mistake::TooLong.because(format!("a probe has at most {limit}")));
             }
             all.push(Operation::new(operation).map_err(|error| wrong(&error))?);
@@ -55,7 +55,7 @@ impl Operation {
         let requests = Encoder::for_shape(&JSON, &options, request.shape())?;
         let replies = Decoder::for_shape(&JSON, &options, reply.shape().schema(), reply.shape())?;
         let line = operation.doc.lines().next().unwrap_or_default().trim_end_matches('.');
-        let summary: String = line.chars().take(MOST_SUMMARY).collect();
+        let summary: String = line.chars().take(MAX_SUMMARY).collect();
         let summary = if summary.is_empty() { format!("The operation {}", operation.name) } else { summary };
         Ok(Operation { name: operation.name, summary, request, reply, requests, replies })
     }

@@ -21,17 +21,17 @@ use super::{
     calls::{Calls, Wake},
     declared::DeclaredProbe,
     example,
-    line::{Line, LineError, MOST_LINE_BYTES, MOST_TEXT, Mistake, Reply, Said, TypeOf, check_members, cut},
+    line::{Line, LineError, MAX_LINE_BYTES, MAX_TEXT, Mistake, Reply, Said, TypeOf, check_members, cut},
     operation::Operation,
 };
-use crate::{Uuid, packet::MOST_PAYLOAD_BYTES, uplink::Format};
+use crate::{Uuid, packet::MAX_PAYLOAD_BYTES, uplink::Format};
 
 /// The maximum number of probes of a connection.
-const MOST_PROBES: usize = 256;
+const MAX_PROBES: usize = 256;
 
 /// The maximum size of the lines that wait for a program to read them, in bytes. Lines beyond it
 /// are dropped and counted.
-const MOST_TOLD: usize = 64 << 10;
+const MAX_OUTGOING_BYTES: usize = 64 << 10;
 
 /// Passes a declared probe to the node. Returns the node's probe of this name, which may already
 /// exist, or why the node refuses the declaration.
@@ -45,14 +45,14 @@ pub type Declare = Box<dyn FnMut(&str, DeclaredProbe) -> Result<Arc<DeclaredProb
 /// // A node that admits every probe.
 /// let declare = |_name: &str, probe: DeclaredProbe| Ok(Arc::new(probe));
 /// let mut session = Session::new(Box::new(declare), Box::new(|| {}));
-/// let mut told = |lines: &str| {
+/// let mut answer = |lines: &str| {
 ///     session.take(lines.as_bytes());
-///     String::from_utf8(session.told().drain(..).collect())
+///     String::from_utf8(session.outgoing().drain(..).collect())
 /// };
 /// let declaration = r#"{"probe":"pump","example":{"pressure":2.5}}"#;
-/// assert_eq!(told(&format!("{declaration}\n"))?, "{\"line\":1,\"probe\":\"pump\",\"type\":\"probes::pump\"}\n");
-/// assert_eq!(told("{\"probe\":\"pump\",\"value\":{\"pressure\":3}}\n")?, "", "a sample needs no answer");
-/// assert!(told("{\"probe\":\"fan\",\"value\":{}}\n")?.contains(r#""error":"undeclared""#));
+/// assert_eq!(answer(&format!("{declaration}\n"))?, "{\"line\":1,\"probe\":\"pump\",\"type\":\"probes::pump\"}\n");
+/// assert_eq!(answer("{\"probe\":\"pump\",\"value\":{\"pressure\":3}}\n")?, "", "a sample needs no answer");
+/// assert!(answer("{\"probe\":\"fan\",\"value\":{}}\n")?.contains(r#""error":"undeclared""#));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Session {
@@ -64,9 +64,10 @@ pub struct Session {
     expects: Expects,
     /// The number of the last line, from 1.
     line: u64,
-    told: VecDeque<u8>,
+    /// The bytes to send to the program.
+    outgoing: VecDeque<u8>,
     /// The number of lines for the program that were dropped for lack of room.
-    untold: u64,
+    dropped_lines: u64,
 }
 
 /// What the next bytes are.
@@ -89,7 +90,7 @@ struct Entry {
 
 impl Session {
     /// Makes the session of a new connection. `wake` is called whenever there is a call to send to
-    /// the program ([`Session::told`]).
+    /// the program ([`Session::outgoing`]).
     pub fn new(declare: Declare, wake: Wake) -> Session {
         Session {
             declare,
@@ -98,8 +99,8 @@ impl Session {
             begun: Vec::new(),
             expects: Expects::Line,
             line: 0,
-            told: VecDeque::new(),
-            untold: 0,
+            outgoing: VecDeque::new(),
+            dropped_lines: 0,
         }
     }
 
@@ -129,27 +130,27 @@ impl Session {
 
     /// Returns the bytes to send to the program: JSON lines. The caller drains the bytes that it
     /// has sent.
-    pub fn told(&mut self) -> &mut VecDeque<u8> {
-        if self.told.is_empty() && self.untold > 0 {
-            let untold = mem::take(&mut self.untold);
-            self.tell(&json!({ "untold": untold }));
+    pub fn outgoing(&mut self) -> &mut VecDeque<u8> {
+        if self.outgoing.is_empty() && self.dropped_lines > 0 {
+            let dropped = mem::take(&mut self.dropped_lines);
+            self.queue_line(&json!({ "untold": dropped }));
         }
         // Calls are never dropped.
-        while self.told.len() < MOST_TOLD
+        while self.outgoing.len() < MAX_OUTGOING_BYTES
             && let Some(line) = self.calls.next_line()
         {
-            self.told.extend(line.bytes());
+            self.outgoing.extend(line.bytes());
         }
-        &mut self.told
+        &mut self.outgoing
     }
 
     fn take_line<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let (part, rest) = end.map_or((bytes, &[][..]), |end| (&bytes[..end], &bytes[end + 1..]));
-        if self.begun.len() + part.len() > MOST_LINE_BYTES {
+        if self.begun.len() + part.len() > MAX_LINE_BYTES {
             self.line += 1;
             self.begun = Vec::new();
-            let error = Mistake::TooLong.because(format!("a line has at most {MOST_LINE_BYTES} bytes"));
+            let error = Mistake::TooLong.because(format!("a line has at most {MAX_LINE_BYTES} bytes"));
             self.refuse("", &error);
             self.expects = if end.is_some() { Expects::Line } else { Expects::EndOfLine };
             return rest;
@@ -218,8 +219,8 @@ impl Session {
 
     fn obey(&mut self, line: Line) -> Result<(), LineError> {
         let Line { probe, declares, type_name, format, value, bytes } = line;
-        if bytes.is_some_and(|bytes| bytes > MOST_PAYLOAD_BYTES) {
-            return Err(Mistake::TooLong.because(format!("a message has at most {MOST_PAYLOAD_BYTES} bytes")));
+        if bytes.is_some_and(|bytes| bytes > MAX_PAYLOAD_BYTES) {
+            return Err(Mistake::TooLong.because(format!("a message has at most {MAX_PAYLOAD_BYTES} bytes")));
         }
         if let Some(declares) = declares {
             self.declare(&probe, &declares, type_name.as_deref())?;
@@ -238,8 +239,8 @@ impl Session {
     }
 
     fn declare(&mut self, name: &str, declares: &TypeOf, type_name: Option<&str>) -> Result<(), LineError> {
-        if self.probes.len() >= MOST_PROBES && !self.probes.contains_key(name) {
-            return Err(Mistake::TooLong.because(format!("a connection has at most {MOST_PROBES} probes")));
+        if self.probes.len() >= MAX_PROBES && !self.probes.contains_key(name) {
+            return Err(Mistake::TooLong.because(format!("a connection has at most {MAX_PROBES} probes")));
         }
         let declared = declared(name, declares, type_name)?;
         // Otherwise the node would attribute the previous probe to another connection.
@@ -253,7 +254,7 @@ impl Session {
         let json = decoder("json", &probe)?;
         let type_name = probe.shape().schema().name().to_owned();
         self.probes.insert(name.to_owned(), Entry { probe, json, format: None });
-        self.tell(&json!({ "line": self.line, "probe": name, "type": type_name }));
+        self.queue_line(&json!({ "line": self.line, "probe": name, "type": type_name }));
         Ok(())
     }
 
@@ -273,7 +274,7 @@ impl Session {
         .map_err(|error| wrong(&error))?;
         let dropped = entry.probe.push(record, message.len());
         if dropped > 0 {
-            self.tell(&json!({ "line": self.line, "probe": name, "dropped": dropped }));
+            self.queue_line(&json!({ "line": self.line, "probe": name, "dropped": dropped }));
         }
         Ok(())
     }
@@ -285,21 +286,21 @@ impl Session {
     }
 
     fn refuse(&mut self, probe: &str, error: &LineError) {
-        let text: String = error.text.chars().take(MOST_TEXT).collect();
-        let mut told = json!({ "line": self.line, "error": error.kind.name(), "text": text });
+        let text: String = error.text.chars().take(MAX_TEXT).collect();
+        let mut line = json!({ "line": self.line, "error": error.kind.name(), "text": text });
         if !probe.is_empty() {
-            told["probe"] = probe.into();
+            line["probe"] = probe.into();
         }
-        self.tell(&told);
+        self.queue_line(&line);
     }
 
-    fn tell(&mut self, what: &serde_json::Value) {
-        let text = what.to_string();
-        if self.told.len() + text.len() >= MOST_TOLD {
-            self.untold += 1;
+    fn queue_line(&mut self, line: &serde_json::Value) {
+        let text = line.to_string();
+        if self.outgoing.len() + text.len() >= MAX_OUTGOING_BYTES {
+            self.dropped_lines += 1;
             return;
         }
-        self.told.extend(text.bytes().chain([b'\n']));
+        self.outgoing.extend(text.bytes().chain([b'\n']));
     }
 }
 
@@ -378,7 +379,7 @@ mod tests {
     use serde_json::Value;
 
     use super::{
-        super::calls::{Answer, MOST_CALLS},
+        super::calls::{Answer, MAX_CALLS},
         *,
     };
 
@@ -399,8 +400,9 @@ mod tests {
         (Session::new(Box::new(declare), Box::new(|| {})), admitted)
     }
 
-    fn told(session: &mut Session) -> Vec<Value> {
-        let bytes: Vec<u8> = session.told().drain(..).collect();
+    /// Takes the lines that wait for the program.
+    fn sent_lines(session: &mut Session) -> Vec<Value> {
+        let bytes: Vec<u8> = session.outgoing().drain(..).collect();
         bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 
@@ -424,12 +426,12 @@ mod tests {
     }
 
     fn check_conversation(session: &mut Session, admitted: &Admitted) {
-        let told = told(session);
+        let lines = sent_lines(session);
         let short = |line: &Value| (line["line"].as_u64(), line["error"].as_str().unwrap_or_default().to_owned());
         let expected = [(1, ""), (4, ""), (7, "value"), (8, "value")];
         let expected = expected.map(|(line, error)| (Some(line), error.to_owned()));
-        assert_eq!(told.iter().map(short).collect::<Vec<_>>(), expected, "{told:?}");
-        assert_eq!((&told[0]["type"], &told[1]["type"]), (&"probes::pump".into(), &"plant::Tank".into()));
+        assert_eq!(lines.iter().map(short).collect::<Vec<_>>(), expected, "{lines:?}");
+        assert_eq!((&lines[0]["type"], &lines[1]["type"]), (&"probes::pump".into(), &"plant::Tank".into()));
         let admitted = admitted.lock().expect("known");
         let (pump, tank) = (&admitted["pump"], &admitted["tank"]);
         assert_eq!((pump.len(), tank.len()), (1, 2));
@@ -462,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_kind() {
+    fn mistakes_are_reported_with_their_kind() {
         let digits = |schema: &Schema| schema.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let schema = example::schema_of("T", &serde_json::json!({ "a": 1 }), &BTreeMap::new()).expect("a type");
         let lines = [
@@ -496,24 +498,24 @@ mod tests {
         let (mut session, _) = session();
         for (at, (line, kind, text)) in lines.iter().enumerate() {
             session.take(format!("{line}\n").as_bytes());
-            let found = told(&mut session);
+            let found = sent_lines(&mut session);
             let found =
-                found.iter().find(|told| told["error"].is_string()).unwrap_or_else(|| panic!("{line}: {found:?}"));
+                found.iter().find(|sent| sent["error"].is_string()).unwrap_or_else(|| panic!("{line}: {found:?}"));
             assert_eq!(
                 (found["line"].as_u64(), found["error"].as_str()),
                 (Some(at as u64 + 1), Some(*kind)),
                 "{found}"
             );
-            assert!(found["text"].as_str().is_some_and(|told| told.contains(text)), "{line}: {found}");
+            assert!(found["text"].as_str().is_some_and(|found| found.contains(text)), "{line}: {found}");
         }
         // A type as an encoded schema, and the limits of lines.
         let (mut session, admitted) = super::tests::session();
         session
             .take(format!("{{\"probe\":\"p\",\"schema\":\"{}\",\"value\":{{\"a\":7}}}}\n", digits(&schema)).as_bytes());
         assert_eq!(admitted.lock().expect("known")["p"].len(), 1);
-        session.take(&vec![b' '; 2 * MOST_LINE_BYTES]);
+        session.take(&vec![b' '; 2 * MAX_LINE_BYTES]);
         session.take(b"\n{\"probe\":\"p\",\"value\":{\"a\":8}}\n");
-        let found = told(&mut session);
+        let found = sent_lines(&mut session);
         assert_eq!((found.len(), &found[1]["error"], found[1]["line"].as_u64()), (2, &"too-long".into(), Some(2)));
         assert_eq!(admitted.lock().expect("known")["p"].len(), 2, "the next line counts");
     }
@@ -525,7 +527,7 @@ mod tests {
     fn operated() -> (Session, Arc<DeclaredProbe>) {
         let (mut session, admitted) = session();
         session.take(format!("{{\"probe\":\"tank\",\"pdl\":\"{OPERATIONS}\"}}\n").as_bytes());
-        assert_eq!(told(&mut session)[0]["type"], "Tank");
+        assert_eq!(sent_lines(&mut session)[0]["type"], "Tank");
         let tank = admitted.lock().expect("known")["tank"].clone();
         (session, tank)
     }
@@ -536,13 +538,13 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_and_their_replies_are_read() {
+    fn calls_are_sent_and_their_replies_are_read() {
         let (mut session, tank) = operated();
         assert_eq!(tank.operations().iter().map(|o| o.name.as_str()).collect::<Vec<_>>(), ["drain", "reset"]);
         assert_eq!(tank.operations()[1].summary, "The operation reset");
         let (first, drained) = begin(&tank, 0, r#"{"level":0.5,"who":"ann"}"#).expect("begun");
         let (second, reset) = begin(&tank, 1, "{}").expect("begun");
-        let lines = told(&mut session);
+        let lines = sent_lines(&mut session);
         let drain =
             json!({ "call": 1, "probe": "tank", "command": "drain", "request": { "level": 0.5, "who": "ann" } });
         let other = json!({ "call": 2, "probe": "tank", "command": "reset", "request": {} });
@@ -553,19 +555,19 @@ mod tests {
         assert!(reset.try_recv().expect("answered").is_ok());
         let (_, stuck) = begin(&tank, 1, "{}").expect("begun");
         let (_, silent) = begin(&tank, 1, "{}").expect("begun");
-        let long = "x".repeat(3 * MOST_TEXT);
+        let long = "x".repeat(3 * MAX_TEXT);
         session.take(format!("{{\"reply\":3,\"error\":\"{long}\"}}\n{{\"reply\":4,\"error\":\"\"}}\n").as_bytes());
-        assert_eq!(stuck.try_recv().expect("answered").err(), Some("x".repeat(MOST_TEXT)));
+        assert_eq!(stuck.try_recv().expect("answered").err(), Some("x".repeat(MAX_TEXT)));
         assert_eq!(silent.try_recv().expect("answered").err().as_deref(), Some("the program does not say why"));
-        assert_eq!(told(&mut session), [] as [Value; 0], "a call that has ended is not told");
+        assert_eq!(sent_lines(&mut session), [] as [Value; 0], "a call that has ended is not sent");
     }
 
     #[test]
-    fn wrong_replies_are_told_and_change_nothing() {
+    fn wrong_replies_are_reported_and_change_nothing() {
         let (mut session, tank) = operated();
         let (_, done) = begin(&tank, 0, "{}").expect("begun");
         let (_, answered) = begin(&tank, 0, "{}").expect("begun");
-        told(&mut session);
+        sent_lines(&mut session);
         let lines = [
             (r#"{"reply":1,"value":{"return_":1}}"#, "", ""),
             (r#"{"reply":1,"value":{"return_":1}}"#, "reply", "no call 1 waits for a reply"),
@@ -588,10 +590,10 @@ mod tests {
         ];
         for (line, kind, text) in lines {
             session.take(format!("{line}\n").as_bytes());
-            let found = told(&mut session);
+            let found = sent_lines(&mut session);
             let found: Vec<(&str, &str)> = found
                 .iter()
-                .map(|told| (told["error"].as_str().unwrap_or("?"), told["text"].as_str().unwrap_or_default()))
+                .map(|sent| (sent["error"].as_str().unwrap_or("?"), sent["text"].as_str().unwrap_or_default()))
                 .collect();
             match kind {
                 "" => assert_eq!(found, [], "{line}"),
@@ -608,14 +610,14 @@ mod tests {
     fn calls_are_bounded_and_fail_when_the_program_has_gone() {
         let (mut session, tank) = operated();
         let failed = |request: &str| begin(&tank, 0, request).map(|_| ()).expect_err("refused");
-        assert!(failed(&format!("\"{}\"", "x".repeat(MOST_LINE_BYTES))).contains("the request is too long"));
-        let half = format!("\"{}\"", "x".repeat(MOST_LINE_BYTES / 2));
+        assert!(failed(&format!("\"{}\"", "x".repeat(MAX_LINE_BYTES))).contains("the request is too long"));
+        let half = format!("\"{}\"", "x".repeat(MAX_LINE_BYTES / 2));
         let (first, _answer) = begin(&tank, 0, &half).expect("begun");
         assert!(failed(&half).contains("the program has not read"));
         let calls = tank.programs().latest().expect("there");
         calls.forget(first);
-        assert_eq!(told(&mut session).len(), 0, "a call that has failed is not told");
-        let answers: Vec<_> = (0..MOST_CALLS).map(|_| begin(&tank, 0, "{}").expect("begun")).collect();
+        assert_eq!(sent_lines(&mut session).len(), 0, "a call that has failed is not sent");
+        let answers: Vec<_> = (0..MAX_CALLS).map(|_| begin(&tank, 0, "{}").expect("begun")).collect();
         assert_eq!(failed("{}"), "the program has 16 calls under way already");
         calls.forget(answers[0].0);
         assert!(begin(&tank, 0, "{}").is_ok());
@@ -625,9 +627,9 @@ mod tests {
             (Session::new(Box::new(|_, probe| Ok(Arc::new(probe))), Box::new(|| {})), tank.clone());
         other.declare = Box::new(move |_, _| Ok(operations.clone()));
         other.take(format!("{{\"probe\":\"tank\",\"pdl\":\"{OPERATIONS}\"}}\n").as_bytes());
-        told(&mut other);
+        sent_lines(&mut other);
         begin(&tank, 1, "{}").expect("begun");
-        assert_eq!((told(&mut other)[0]["call"].as_u64(), told(&mut session).len()), (Some(1), MOST_CALLS));
+        assert_eq!((sent_lines(&mut other)[0]["call"].as_u64(), sent_lines(&mut session).len()), (Some(1), MAX_CALLS));
         drop(other);
         assert_eq!(failed("{}"), "the program has 16 calls under way already");
         // After declaring another type under this name, a program receives no more calls.
@@ -648,7 +650,7 @@ mod tests {
         };
         let mut declare = |pdl: &str| {
             session.take(format!("{}\n", json!({ "probe": "p", "pdl": pdl })).as_bytes());
-            told(&mut session)[0].clone()
+            sent_lines(&mut session)[0].clone()
         };
         assert_eq!(declare(&pdl(64, 2))["type"], "P");
         assert_eq!(declare(&pdl(65, 0))["error"], "too-long");
@@ -663,8 +665,8 @@ mod tests {
         #[test]
         fn hostile_replies_do_no_harm(defects in prop::collection::vec((any::<u16>(), any::<u8>()), 0..20)) {
             let (mut session, tank) = operated();
-            let _answers: Vec<_> = (0..MOST_CALLS).map(|at| begin(&tank, at % 2, "{}").expect("begun")).collect();
-            let lines: String = (0..MOST_CALLS + 2)
+            let _answers: Vec<_> = (0..MAX_CALLS).map(|at| begin(&tank, at % 2, "{}").expect("begun")).collect();
+            let lines: String = (0..MAX_CALLS + 2)
                 .map(|at| format!("{{\"reply\":{at},\"value\":{{\"return_\":{at},\"who\":\"x\"}}}}\n"))
                 .collect();
             let mut lines = lines.into_bytes();
@@ -674,7 +676,7 @@ mod tests {
             }
             session.take(&lines);
             session.take(b"\n");
-            for line in told(&mut session) {
+            for line in sent_lines(&mut session) {
                 prop_assert!(line["call"].is_u64() || line["error"].is_string(), "{}", line);
             }
             // The connection can still be used.
@@ -701,16 +703,16 @@ mod tests {
             taken.sample(crate::Moment::default()).unwrap_or_else(|error| panic!("{}: {error}", codec.name()));
             assert_eq!(taken.view().get("level").expect("a member").as_f64(), Some(2.5), "{}", codec.name());
         }
-        assert_eq!(told(&mut session).len(), 1, "no errors");
+        assert_eq!(sent_lines(&mut session).len(), 1, "no errors");
     }
 
     #[test]
-    fn a_program_that_does_not_read_is_told_less() {
+    fn lines_for_a_program_that_does_not_read_are_dropped() {
         let (mut session, _) = session();
         session.take(&b"x\n".repeat(10_000));
-        assert!(session.told().len() <= MOST_TOLD);
-        told(&mut session);
-        let untold = told(&mut session);
-        assert!(untold[0]["untold"].as_u64().is_some_and(|untold| untold > 9000), "{untold:?}");
+        assert!(session.outgoing().len() <= MAX_OUTGOING_BYTES);
+        sent_lines(&mut session);
+        let lines = sent_lines(&mut session);
+        assert!(lines[0]["untold"].as_u64().is_some_and(|dropped| dropped > 9000), "{lines:?}");
     }
 }

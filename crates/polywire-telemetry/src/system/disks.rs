@@ -15,7 +15,7 @@ use crate::{
 const SECTOR: u64 = 512;
 
 /// The maximum number of disks, and of file systems, in a sample.
-const MOST: usize = 256;
+const MAX_DISKS: usize = 256;
 
 pub(super) const PROBE: ProbeType = ProbeType {
     name: "disks",
@@ -113,7 +113,7 @@ impl Sampler {
             let mut words = line.split(' ');
             let (Some(device), Some(place)) = (words.next(), words.next()) else { continue };
             // Other file systems have no space of their own, or are on servers that may not answer.
-            if !device.starts_with('/') || found.contains_key(device) || found.len() == MOST {
+            if !device.starts_with('/') || found.contains_key(device) || found.len() == MAX_DISKS {
                 continue;
             }
             let place = unescaped(place);
@@ -134,7 +134,8 @@ impl Measure<Disks> for Sampler {
         let rated = self.interval.next(now);
         let whole = |name: &str| fs::exists(self.host.path("sys/block").join(name)).unwrap_or(false);
         let text = self.counters.read()?;
-        let found = text.lines().filter_map(counters).filter(|(name, c)| c.operations > 0 && whole(name)).take(MOST);
+        let found =
+            text.lines().filter_map(counters).filter(|(name, c)| c.operations > 0 && whole(name)).take(MAX_DISKS);
         let after: BTreeMap<String, Counters> = found.map(|(name, c)| (name.to_owned(), c)).collect();
         let disk = |(name, after): (&String, &Counters)| {
             let before = self.before.get(name).unwrap_or(after);

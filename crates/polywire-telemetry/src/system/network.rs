@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The maximum number of interfaces in a sample.
-const MOST: usize = 1024;
+const MAX_INTERFACES: usize = 1024;
 
 pub(super) const PROBE: ProbeType = ProbeType {
     name: "network",
@@ -83,7 +83,7 @@ impl Measure<Network> for Sampler {
         sample.rated = self.interval.next(now);
         // Two lines of headings precede the interfaces.
         let lines = self.file.read()?.lines().skip(2);
-        sample.interfaces = lines.filter_map(interface).take(MOST).collect();
+        sample.interfaces = lines.filter_map(interface).take(MAX_INTERFACES).collect();
         for interface in &mut sample.interfaces {
             let after = (interface.received_bytes, interface.sent_bytes);
             let before = self.before.get(&interface.name).unwrap_or(&after);

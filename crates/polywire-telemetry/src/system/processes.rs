@@ -13,7 +13,7 @@ use crate::{
 
 const PATTERN: Parameter =
     Parameter { name: "pattern", summary: "Names of the processes; * stands for any text", default: "*" };
-const MOST: Parameter = Parameter {
+const MAX_PROCESSES: Parameter = Parameter {
     name: "most",
     summary: "How many processes a sample lists: those with the most processor time",
     default: "20",
@@ -29,10 +29,10 @@ pub(super) const PROBE: ProbeType = ProbeType {
     version: "1.0",
     pdl: Pdl::File(include_str!("../../pdl/processes.pdl")),
     every: Duration::from_secs(5),
-    parameters: &[PATTERN, MOST],
+    parameters: &[PATTERN, MAX_PROCESSES],
     shape: Processes::shape,
     open: |host, settings| {
-        let (pattern, most) = (settings.get(&PATTERN).to_owned(), settings.number(&MOST, LIMIT)?);
+        let (pattern, most) = (settings.get(&PATTERN).to_owned(), settings.number(&MAX_PROCESSES, LIMIT)?);
         host.file("proc/self/stat")?;
         Ok(boxed(Sampler { host: host.clone(), pattern, most, interval: Interval::default(), before: BTreeMap::new() }))
     },

@@ -7,7 +7,7 @@ use polywire::Message;
 use crate::{Measure, MeasureError, Moment, Pdl, ProbeType, Uuid, host::Host, probe::boxed};
 
 /// The maximum number of sensors in a sample.
-const MOST: usize = 1024;
+const MAX_SENSORS: usize = 1024;
 
 /// How often the sampler searches for sensors, which are added and removed with devices.
 const SEARCH: Duration = Duration::from_secs(60);
@@ -78,7 +78,7 @@ impl Measure<Temperatures> for Sampler {
 }
 
 fn sensors(host: &Host) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = chips(host).chain(zones(host)).take(MOST).collect();
+    let mut found: Vec<(String, String)> = chips(host).chain(zones(host)).take(MAX_SENSORS).collect();
     found.sort();
     found
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::rule::MOST_PRIORITY;
+use super::rule::MAX_PRIORITY;
 use crate::packet::Reduction;
 
 /// How often the demand is compared with the budget.
@@ -34,7 +34,7 @@ const PATIENCE: u32 = 5;
 const BATCHING: usize = INTERVALS_S.len() + 1;
 
 /// The number of the last step, which drops all priorities except the highest.
-const LAST: usize = BATCHING + MOST_PRIORITY as usize;
+const LAST: usize = BATCHING + MAX_PRIORITY as usize;
 
 #[derive(Debug)]
 pub struct Budget {
@@ -157,7 +157,7 @@ fn interval(step: usize) -> Option<f64> {
 
 /// Returns the lowest priority that is sent.
 fn lowest(step: usize) -> u8 {
-    u8::try_from(step.saturating_sub(BATCHING)).unwrap_or(MOST_PRIORITY)
+    u8::try_from(step.saturating_sub(BATCHING)).unwrap_or(MAX_PRIORITY)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use polywire::{
     extend::program::{Backend, CodecError, Payload},
 };
 
-use crate::packet::{DataPacket, MOST_DOCUMENT_BYTES, MOST_PAYLOAD_BYTES, StreamDescription};
+use crate::packet::{DataPacket, MAX_DOCUMENT_BYTES, MAX_PAYLOAD_BYTES, StreamDescription};
 
 /// The mark at the beginning of each entry, so that the next one can be found after damage.
 const MARK: [u8; 4] = [0xd7, 0x50, 0x57, 0x01];
@@ -15,7 +15,7 @@ const MARK: [u8; 4] = [0xd7, 0x50, 0x57, 0x01];
 const HEAD_BYTES: usize = 12;
 
 /// The maximum size of an entry's body in bytes.
-const MOST_BODY_BYTES: usize = MOST_PAYLOAD_BYTES + 2 * MOST_DOCUMENT_BYTES + 4096;
+const MAX_BODY_BYTES: usize = MAX_PAYLOAD_BYTES + 2 * MAX_DOCUMENT_BYTES + 4096;
 
 const STREAM: u8 = 1;
 const SAMPLE: u8 = 2;
@@ -76,7 +76,7 @@ impl Entries {
         let rest = bytes.strip_prefix(&MARK)?;
         let (len, rest) = rest.split_first_chunk::<4>()?;
         let (sum, rest) = rest.split_first_chunk::<4>()?;
-        let size = usize::try_from(u32::from_le_bytes(*len)).ok().filter(|size| *size <= MOST_BODY_BYTES)?;
+        let size = usize::try_from(u32::from_le_bytes(*len)).ok().filter(|size| *size <= MAX_BODY_BYTES)?;
         let body = rest.get(..size)?;
         let entry = (u32::from_le_bytes(*sum) == checksum(len, &[body])).then(|| self.parse(body))??;
         Some((entry, HEAD_BYTES + size))

@@ -8,7 +8,7 @@ use polywire::{
     wire::AUTO,
 };
 
-use crate::packet::{MOST_DOCUMENT_BYTES, StreamDescription};
+use crate::packet::{MAX_DOCUMENT_BYTES, StreamDescription};
 
 /// The option that names the file of a template document.
 const TEMPLATE: &str = "template";
@@ -77,10 +77,10 @@ fn read(path: &str) -> Result<Vec<u8>, NodeError> {
     let failed = |cause| NodeError::Template { path: path.into(), cause };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    file.take(MOST_DOCUMENT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > MOST_DOCUMENT_BYTES {
+    file.take(MAX_DOCUMENT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > MAX_DOCUMENT_BYTES {
         return Err(failed(std::io::Error::other(format!(
-            "a template document has at most {MOST_DOCUMENT_BYTES} bytes"
+            "a template document has at most {MAX_DOCUMENT_BYTES} bytes"
         ))));
     }
     Ok(bytes)

@@ -63,20 +63,18 @@ pub use self::{
     carrier::{Carrier, CarrierError, UplinkHandle},
     format::Format,
     probe::UplinkSample,
-    rule::{Batch, Keep, MOST_PRIORITY, Rule, RuleError},
+    rule::{Batch, Keep, MAX_PRIORITY, Rule, RuleError},
     spool::SpoolLosses,
     storage::{Files, Memory, SegmentId, Storage},
 };
 use crate::{
     Moment, Uuid,
-    packet::{
-        DataPacket, MOST_DATA_PACKETS, MOST_PAYLOAD_BYTES, NodePacket, PacketReply, Reduction, StreamDescription,
-    },
+    packet::{DataPacket, MAX_DATA_PACKETS, MAX_PAYLOAD_BYTES, NodePacket, PacketReply, Reduction, StreamDescription},
 };
 
 /// The maximum number of streams of a start. A probe whose format or rule changes begins a new
 /// stream.
-pub const MOST_STREAMS: u32 = 1 << 14;
+pub const MAX_STREAMS: u32 = 1 << 14;
 
 /// The limits and settings of an [`Uplink`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,7 +127,7 @@ pub struct UplinkStatus {
 #[non_exhaustive]
 pub enum StreamError {
     /// The node has as many streams as it can have.
-    #[error("a node has at most {MOST_STREAMS} streams in one start")]
+    #[error("a node has at most {MAX_STREAMS} streams in one start")]
     TooMany,
     /// The description cannot be encoded.
     #[error("the stream cannot be described")]
@@ -234,7 +232,7 @@ impl Uplink {
     /// Opens a stream and returns its number, which is also written into the description.
     pub fn open(&mut self, description: StreamDescription, rule: Rule) -> Result<u32, StreamError> {
         let number = self.opened;
-        if number >= MOST_STREAMS {
+        if number >= MAX_STREAMS {
             return Err(StreamError::TooMany);
         }
         let described = self.spool.describe(StreamDescription { number, ..description })?;
@@ -262,7 +260,7 @@ impl Uplink {
         let sample =
             DataPacket { stream: number, sequence: stream.next, time_ns: now.wall_ns, payload: payload.to_vec() };
         stream.next += 1;
-        if payload.len() > MOST_PAYLOAD_BYTES {
+        if payload.len() > MAX_PAYLOAD_BYTES {
             self.status.refused += 1;
             return;
         }
@@ -428,7 +426,7 @@ impl Uplink {
         let mut bytes: usize = samples.iter().map(DataPacket::bytes).sum();
         for stream in self.streams.values_mut() {
             while let Some(first) = stream.last.front() {
-                let fits = bytes + first.bytes() <= most_bytes && samples.len() < MOST_DATA_PACKETS;
+                let fits = bytes + first.bytes() <= most_bytes && samples.len() < MAX_DATA_PACKETS;
                 if !fits && !samples.is_empty() {
                     return;
                 }

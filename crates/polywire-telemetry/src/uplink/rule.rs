@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 /// The highest priority.
-pub const MOST_PRIORITY: u8 = 9;
+pub const MAX_PRIORITY: u8 = 9;
 
 /// The longest time for which a sample may wait for others.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
 /// The maximum number of samples of [`Keep::Last`].
-const MOST_KEPT: u32 = 100_000;
+const MAX_KEPT: u32 = 100_000;
 
 /// How the samples of a probe are kept for the collector, and when they are sent.
 ///
@@ -96,7 +96,7 @@ impl FromStr for Keep {
         match text {
             "all" => Ok(Keep::All),
             "none" => Ok(Keep::None),
-            number => number.parse().ok().filter(|n| (1..=MOST_KEPT).contains(n)).map(Keep::Last).ok_or(wrong),
+            number => number.parse().ok().filter(|n| (1..=MAX_KEPT).contains(n)).map(Keep::Last).ok_or(wrong),
         }
     }
 }

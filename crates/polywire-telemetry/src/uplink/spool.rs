@@ -13,7 +13,7 @@ use super::{
     entry::{Entries, Entry, Found, put_sample},
     storage::{SegmentId, Storage},
 };
-use crate::packet::{DataPacket, MOST_DATA_PACKETS, StreamDescription};
+use crate::packet::{DataPacket, MAX_DATA_PACKETS, StreamDescription};
 
 /// A segment is at most this fraction of the spool, so that dropping one keeps most samples.
 const SEGMENTS: u64 = 16;
@@ -239,7 +239,7 @@ impl Spool {
                 Found::Entry(Entry::Sample(sample)) => {
                     // The first sample always fits.
                     let is_first = read.samples.is_empty();
-                    fits = (is_first || sample.bytes() <= *room) && read.samples.len() < MOST_DATA_PACKETS;
+                    fits = (is_first || sample.bytes() <= *room) && read.samples.len() < MAX_DATA_PACKETS;
                     if !fits {
                         break;
                     }

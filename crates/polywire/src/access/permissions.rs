@@ -17,7 +17,7 @@ use polywire_core::{
 use super::{Access, Rule};
 use crate::{
     builtin::{INTEREST, NODE, STATS},
-    engine::dds::{LETTERS, Naming, escape, rpc_topic},
+    engine::dds::{CONTROL_TOPIC, Naming, escape, rpc_topic},
 };
 
 /// The topic that a participant makes to find the state of its domain. It is neither read nor
@@ -26,7 +26,7 @@ const STATE: &str = "polywire_state";
 
 /// The most levels `**` in a pattern. Each of them may also stand for no level, which doubles the
 /// number of expressions.
-const MOST_OPTIONAL: usize = 4;
+const MAX_OPTIONAL: usize = 4;
 
 /// Why rules of access cannot be expressed as permissions of DDS.
 ///
@@ -78,7 +78,7 @@ pub fn permissions(access: &Access, name: &str, naming: Naming) -> Result<String
     let mut xml = String::new();
     for writes in [true, false] {
         let criterion = if writes { "publish" } else { "subscribe" };
-        for Line { allows, topics } in lines(&rules, naming, writes)? {
+        for PermissionRule { allows, topics } in permission_rules(&rules, naming, writes)? {
             let rule = if allows { "allow_rule" } else { "deny_rule" };
             let topics: String = topics.iter().map(|topic| format!("<topic>{}</topic>", in_xml(topic))).collect();
             xml += &format!(
@@ -93,15 +93,15 @@ pub fn permissions(access: &Access, name: &str, naming: Naming) -> Result<String
 
 /// A rule that allows or denies topics.
 #[derive(Debug, PartialEq, Eq)]
-struct Line {
+struct PermissionRule {
     allows: bool,
     topics: Vec<String>,
 }
 
 /// Returns the rules for what a member may write, or may read, in their order.
-fn lines(rules: &[&Rule], naming: Naming, writes: bool) -> Result<Vec<Line>, PermissionsError> {
+fn permission_rules(rules: &[&Rule], naming: Naming, writes: bool) -> Result<Vec<PermissionRule>, PermissionsError> {
     let of = |patterns: fn(&Rule) -> &[Pattern]| rules.iter().flat_map(move |rule| patterns(rule)).collect::<Vec<_>>();
-    let mut lines = vec![own(naming, writes)];
+    let mut permission_rules = vec![own(naming, writes)];
     let mut calls = Vec::new();
     let [called, served] = if writes { [Role::Request, Role::Reply] } else { [Role::Reply, Role::Request] };
     for (patterns, role) in [(of(|rule| &rule.request), called), (of(|rule| &rule.serve), served)] {
@@ -111,25 +111,25 @@ fn lines(rules: &[&Rule], naming: Naming, writes: bool) -> Result<Vec<Line>, Per
             }
         }
     }
-    lines.extend(ordered(calls));
+    permission_rules.extend(ordered(calls));
     // Patterns of topics must not match the topics of services.
     let services = [Role::Request, Role::Reply].into_iter().flat_map(|role| around_services(naming, role));
     let topics = services.map(|(prefix, suffix)| format!("{prefix}*{suffix}")).collect();
-    lines.push(Line { allows: false, topics });
+    permission_rules.push(PermissionRule { allows: false, topics });
     let mut topics = Vec::new();
     for pattern in of(if writes { |rule| &rule.publish } else { |rule| &rule.subscribe }) {
         for prefix in prefixes(naming) {
             topics.push(Expression::of(pattern, prefix, "")?);
         }
     }
-    lines.extend(ordered(topics));
-    Ok(lines.into_iter().filter(|line| !line.topics.is_empty()).collect())
+    permission_rules.extend(ordered(topics));
+    Ok(permission_rules.into_iter().filter(|rule| !rule.topics.is_empty()).collect())
 }
 
 /// Allows the topics that every node needs and that describe it. The rules decide who may read
 /// them.
-fn own(naming: Naming, writes: bool) -> Line {
-    let mut topics: Vec<String> = vec![LETTERS.into(), INTEREST.into()];
+fn own(naming: Naming, writes: bool) -> PermissionRule {
+    let mut topics: Vec<String> = vec![CONTROL_TOPIC.into(), INTEREST.into()];
     topics.extend(if writes { [NODE, STATS].as_slice() } else { &[STATE] }.iter().map(|topic| (*topic).into()));
     if naming == Naming::Ros {
         // Every node serves its type descriptions, by a service below its name.
@@ -137,7 +137,7 @@ fn own(naming: Naming, writes: bool) -> Line {
         let served = if writes { rpc::reply_topic(&types) } else { rpc::request_topic(&types) };
         topics.extend([entities::TOPIC.into(), served]);
     }
-    Line { allows: true, topics }
+    PermissionRule { allows: true, topics }
 }
 
 /// Returns the prefixes of topic names. A channel that is not in the native form has no prefix.
@@ -208,7 +208,7 @@ impl Expression {
         }
         let optional = |part: &&Part| matches!(part, Part::Any { levels: 0, .. });
         let optionals = parts.iter().filter(optional).count();
-        if optionals > MOST_OPTIONAL {
+        if optionals > MAX_OPTIONAL {
             return wrong("it has too many '**'");
         }
         // Each value of `absent` is a set of optional parts that stand for no level.
@@ -250,20 +250,20 @@ fn joined(parts: impl Iterator<Item = String>, prefix: &str, suffix: &str) -> Op
 }
 
 /// Orders expressions so that none denies what another one allows.
-fn ordered(mut expressions: Vec<Expression>) -> Vec<Line> {
+fn ordered(mut expressions: Vec<Expression>) -> Vec<PermissionRule> {
     let (whole, mut others): (Vec<_>, Vec<_>) = expressions.drain(..).partition(|one| one.denied.is_empty());
     let set = |topics: BTreeSet<String>| topics.into_iter().collect::<Vec<_>>();
     let topics = set(whole.into_iter().flat_map(|one| one.allowed).collect());
-    let mut lines = vec![Line { allows: true, topics }];
+    let mut permission_rules = vec![PermissionRule { allows: true, topics }];
     others.sort_by_key(|one| std::cmp::Reverse(one.levels));
     for same in others.chunk_by(|one, other| one.levels == other.levels) {
         // The names that they deny have more levels than the names that they allow.
         let denied = same.iter().flat_map(|one| one.denied.iter().cloned()).collect();
         let allowed = same.iter().flat_map(|one| one.allowed.iter().cloned()).collect();
-        lines.push(Line { allows: false, topics: set(denied) });
-        lines.push(Line { allows: true, topics: set(allowed) });
+        permission_rules.push(PermissionRule { allows: false, topics: set(denied) });
+        permission_rules.push(PermissionRule { allows: true, topics: set(allowed) });
     }
-    lines
+    permission_rules
 }
 
 fn in_xml(text: &str) -> String {
@@ -285,9 +285,9 @@ mod tests {
         }
     }
 
-    fn decision(lines: &[Line], name: &str) -> bool {
-        let fits = |line: &&Line| line.topics.iter().any(|topic| fits(topic.as_bytes(), name.as_bytes()));
-        lines.iter().find(fits).is_some_and(|line| line.allows)
+    fn decision(rules: &[PermissionRule], name: &str) -> bool {
+        let fits = |rule: &&PermissionRule| rule.topics.iter().any(|topic| fits(topic.as_bytes(), name.as_bytes()));
+        rules.iter().find(fits).is_some_and(|rule| rule.allows)
     }
 
     fn rule(publish: &[&str], request: &[&str]) -> Rule {
@@ -318,10 +318,10 @@ mod tests {
         for one in patterns {
             for other in patterns {
                 let rule = rule(&[one, other], &[]);
-                let lines = lines(&[&rule], Naming::Plain, true).expect("expressions");
+                let rules = permission_rules(&[&rule], Naming::Plain, true).expect("expressions");
                 for name in &names {
                     let expected = rule.publish.iter().any(|pattern| pattern.fits(name));
-                    assert_eq!(decision(&lines, name), expected, "{one} {other}: {name} in {lines:?}");
+                    assert_eq!(decision(&rules, name), expected, "{one} {other}: {name} in {rules:?}");
                 }
             }
         }
@@ -331,21 +331,21 @@ mod tests {
     fn services_are_subject_to_their_own_patterns() {
         let rule = rule(&["**"], &["plant/*"]);
         for (naming, request) in [(Naming::Plain, "rq/plant/xRequest"), (Naming::Rpc, "plant/x_Request")] {
-            let (writes, reads) = (lines(&[&rule], naming, true), lines(&[&rule], naming, false));
+            let (writes, reads) = (permission_rules(&[&rule], naming, true), permission_rules(&[&rule], naming, false));
             let (writes, reads) = (writes.expect("expressions"), reads.expect("expressions"));
             let replies = request.replace("rq/", "rr/").replace("Request", "Reply");
             assert!(decision(&writes, request) && decision(&reads, &replies), "{naming:?}");
             assert!(!decision(&writes, &replies) && !decision(&reads, request), "{naming:?}: it serves nothing");
             assert!(!decision(&writes, &request.replace("/x", "/x/y")), "{naming:?}: one level");
             assert!(decision(&writes, "plant/x") && !decision(&reads, "plant/x"), "{naming:?}");
-            assert!([LETTERS, INTEREST].into_iter().all(|own| decision(&writes, own) && decision(&reads, own)));
+            assert!([CONTROL_TOPIC, INTEREST].into_iter().all(|own| decision(&writes, own) && decision(&reads, own)));
         }
-        let any = lines(&[&self::rule(&["*"], &[])], Naming::Ros, true).expect("expressions");
+        let any = permission_rules(&[&self::rule(&["*"], &[])], Naming::Ros, true).expect("expressions");
         let decisions = ["rt/a", "a", "rt/a/b", "b/a"].map(|name| decision(&any, name));
         assert_eq!(decisions, [true, true, false, false], "in both forms");
-        let ros = lines(&[&self::rule(&["chatter"], &[])], Naming::Ros, true).expect("expressions");
+        let ros = permission_rules(&[&self::rule(&["chatter"], &[])], Naming::Ros, true).expect("expressions");
         assert!(decision(&ros, "rt/chatter") && decision(&ros, entities::TOPIC) && !decision(&ros, "rt/other"));
-        let reads = lines(&[&self::rule(&[], &[])], Naming::Ros, false).expect("expressions");
+        let reads = permission_rules(&[&self::rule(&[], &[])], Naming::Ros, false).expect("expressions");
         let [request, reply] = ["rq/hall_7/get_type_descriptionRequest", "rr/hall/north/get_type_descriptionReply"];
         assert!(decision(&reads, request) && decision(&any, reply), "it serves its types");
         assert!(!decision(&any, request) && !decision(&reads, reply), "and asks nobody");
@@ -366,10 +366,10 @@ mod tests {
     fn what_fnmatch_cannot_express_is_refused() {
         for pattern in ["a/*/b/**", "**/a/*", "a\\b", "**/a/**/b/**/c/**/d/**"] {
             let rule = rule(&[pattern], &[]);
-            let error = lines(&[&rule], Naming::Plain, true).expect_err(pattern);
+            let error = permission_rules(&[&rule], Naming::Plain, true).expect_err(pattern);
             assert!(matches!(&error, PermissionsError::Pattern { pattern: told, .. } if told == pattern), "{error}");
         }
-        let escaped = lines(&[&rule(&["a b<c"], &[])], Naming::Plain, true).expect("expressions");
+        let escaped = permission_rules(&[&rule(&["a b<c"], &[])], Naming::Plain, true).expect("expressions");
         assert!(decision(&escaped, "a%20b<c"));
         assert_eq!(in_xml("a<&>"), "a&lt;&amp;&gt;");
     }

@@ -21,19 +21,19 @@ use polywire_core::{
     schema::Schema,
 };
 
-use super::Way;
+use super::Direction;
 use crate::{
     Info,
     coding::Dynamic,
-    engine::{Held, Properties},
+    engine::{Properties, SharedPayload},
     node::{Inner, PortEntry, Replay, Slot, Source, random_id},
     publisher::Writing,
     replayed::Part,
 };
 
 /// The history of a writer whose channel a bridge forwards.
-pub(super) struct Past {
-    way: Weak<Way>,
+pub(super) struct ForwardedHistory {
+    direction: Weak<Direction>,
     to: Arc<PortEntry>,
     /// The writer's announcement, and the bridges that its channel has passed.
     announced: Arc<Announcement>,
@@ -83,24 +83,24 @@ enum Asked {
     Came(bool),
 }
 
-impl Past {
+impl ForwardedHistory {
     /// Announces the history of a forwarded channel at the other end. `there` and `offer` are the
     /// announcement and the offer of the forwarded channel there. `hops` is the number of bridges
     /// that the writer's channel has passed.
     pub(super) fn open(
-        way: &Arc<Way>,
+        direction: &Arc<Direction>,
         announced: &Arc<Announcement>,
         hops: usize,
         offer: &Offer,
         there: Announcement,
         conversion: Option<Conversion>,
-    ) -> Result<Arc<Past>, String> {
-        let (to, id, via) = (way.to.entry.clone(), random_id(), offer.via[..hops].to_vec());
+    ) -> Result<Arc<ForwardedHistory>, String> {
+        let (to, id, via) = (direction.to.entry.clone(), random_id(), offer.via[..hops].to_vec());
         let offer = Offer { history_of: Some(announced.writer), ..offer.clone() };
-        let history = Announcement { writer: id, offer: offer.to_bytes(), ..there };
-        let channel = to.announce(&history, Start::default()).map_err(|error| error.to_string())?;
-        let past = Arc::new(Past {
-            way: Arc::downgrade(way),
+        let announcement = Announcement { writer: id, offer: offer.to_bytes(), ..there };
+        let channel = to.announce(&announcement, Start::default()).map_err(|error| error.to_string())?;
+        let history = Arc::new(ForwardedHistory {
+            direction: Arc::downgrade(direction),
             to: to.clone(),
             announced: announced.clone(),
             via,
@@ -111,10 +111,10 @@ impl Past {
             asked: Mutex::new(Asked::Nothing),
         });
         // The history is listed before it can be requested.
-        way.lock().pasts.push(Arc::downgrade(&past));
-        let replay: Weak<dyn Replay> = Arc::downgrade(&(past.clone() as Arc<dyn Replay>));
+        direction.lock().histories.push(Arc::downgrade(&history));
+        let replay: Weak<dyn Replay> = Arc::downgrade(&(history.clone() as Arc<dyn Replay>));
         to.serve_history(channel, replay);
-        Ok(past)
+        Ok(history)
     }
 
     pub(super) fn topic(&self) -> &str {
@@ -148,22 +148,22 @@ impl Past {
     /// Makes the slot that receives the writer's history channel.
     pub(super) fn slot(
         self: Arc<Self>,
-        way: &Way,
+        direction: &Direction,
         node: &Arc<Inner>,
         source: &Source,
         medium: Properties,
         schema: Option<&Schema>,
     ) -> Result<Arc<dyn Slot>, String> {
         let Some(conversion) = self.conversion.clone() else {
-            return Ok(Arc::new(Passing { past: self, decoding: None }));
+            return Ok(Arc::new(Passing { history: self, decoding: None }));
         };
         let made = Arc::new(Mutex::new(None));
         let (into, coding) = (made.clone(), conversion.coding.clone());
         let convert = move |value: &Record, _: &Info| *into.lock() = conversion.encode(value);
         // The history may have other channels, so gaps on this one are no losses.
         let medium = Properties { ordered: false, ..medium };
-        let slot = way.decode(node, source, medium, schema, coding, convert)?;
-        Ok(Arc::new(Passing { past: self, decoding: Some(Decoding { slot, made }) }))
+        let slot = direction.decode(node, source, medium, schema, coding, convert)?;
+        Ok(Arc::new(Passing { history: self, decoding: Some(Decoding { slot, made }) }))
     }
 
     /// Forwards a message of the writer's history channel to the other end.
@@ -183,13 +183,13 @@ impl Past {
     }
 
     fn reconsider(&self) {
-        if let Some(way) = self.way.upgrade() {
-            way.ask(self.topic());
+        if let Some(direction) = self.direction.upgrade() {
+            direction.ask(self.topic());
         }
     }
 }
 
-impl Replay for Past {
+impl Replay for ForwardedHistory {
     fn request(&self) {
         let is_new = {
             let mut asked = self.asked();
@@ -207,7 +207,7 @@ impl Replay for Past {
     }
 }
 
-impl Drop for Past {
+impl Drop for ForwardedHistory {
     fn drop(&mut self) {
         self.to.retire(self.channel);
     }
@@ -220,7 +220,7 @@ fn format(of: &Announcement) -> (&str, &str, &str, Option<Id128>) {
 
 /// A history channel of the writer, which is forwarded.
 struct Passing {
-    past: Arc<Past>,
+    history: Arc<ForwardedHistory>,
     /// `None` if payloads are forwarded as received.
     decoding: Option<Decoding>,
 }
@@ -242,21 +242,21 @@ impl Decoding {
 }
 
 impl Slot for Passing {
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, _: Option<Held<'_>>) {
-        let past = &*self.past;
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, _: Option<SharedPayload<'_>>) {
+        let history = &*self.history;
         let Some(part) = Part::of(envelope) else { return };
         match self.decoding.as_ref().filter(|_| matches!(part, Part::Sample(_))) {
-            None => past.send(envelope, part, payload, envelope.anchor.is_some()),
+            None => history.send(envelope, part, payload, envelope.anchor.is_some()),
             Some(decoding) => match decoding.convert(envelope, payload, wire_bytes) {
-                Some(made) => past.send(envelope, part, &made.payload, made.is_key_frame),
-                None => past.way.upgrade().iter().for_each(|way| way.sent(payload.len(), None)),
+                Some(made) => history.send(envelope, part, &made.payload, made.is_key_frame),
+                None => history.direction.upgrade().iter().for_each(|direction| direction.sent(payload.len(), None)),
             },
         }
         if part == Part::End {
-            let mut asked = past.asked();
+            let mut asked = history.asked();
             *asked = Asked::Came(*asked == Asked::Wanted(true));
             drop(asked);
-            past.reconsider();
+            history.reconsider();
         }
     }
 

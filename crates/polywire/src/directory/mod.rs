@@ -105,7 +105,7 @@ struct Ports {
 #[derive(Default)]
 struct Known {
     state: Mutex<State>,
-    came: Condvar,
+    arrived: Condvar,
 }
 
 #[derive(Default)]
@@ -119,7 +119,7 @@ impl Node {
     /// moments; [`directory`](crate::directory) has an example.
     pub fn directory(&self) -> Directory {
         let nodes = directory::Directory::new(Limits::default());
-        let known = Arc::new(Known { state: Mutex::new(State { nodes, waker: None }), came: Condvar::new() });
+        let known = Arc::new(Known { state: Mutex::new(State { nodes, waker: None }), arrived: Condvar::new() });
         let watcher = Arc::new(Watcher { known, ports: Mutex::default() });
         self.watch(&watcher);
         Directory(watcher)
@@ -140,7 +140,7 @@ impl Directory {
             next = state.nodes.poll_event();
             next.is_none()
         };
-        known.came.wait_while_for(&mut known.lock(), nothing, timeout);
+        known.arrived.wait_while_for(&mut known.lock(), nothing, timeout);
         next
     }
 
@@ -179,13 +179,14 @@ impl PortWatcher for Watcher {
         let known = self.known.clone();
         let Ok(topic) = NODE_TOPIC.parse() else { return };
         let subscribe = node.subscribe_at(entry, topic, Typed::<Description>::default()).instances();
-        let subscription = subscribe.on_message_inline(move |description, info| known.came(description, info));
+        let subscription =
+            subscribe.on_message_inline(move |description, info| known.on_description(description, info));
         ports.subscriptions.push(subscription);
     }
 }
 
 impl Known {
-    fn came(&self, description: &Description, info: &Info) {
+    fn on_description(&self, description: &Description, info: &Info) {
         let writer: Id128 = info.source.announcement.writer;
         let mut state = self.lock();
         match info.instance {
@@ -198,7 +199,7 @@ impl Known {
         }
         let waker = state.waker.take();
         drop(state);
-        self.came.notify_all();
+        self.arrived.notify_all();
         if let Some(waker) = waker {
             waker.wake();
         }

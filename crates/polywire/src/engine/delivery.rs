@@ -19,19 +19,19 @@ use polywire_core::{
 use super::{Sent, waiting::Waiting};
 
 /// Least time between two [`super::Event::Dropped`] of one link while messages are being dropped.
-const TELL_AGAIN: Duration = Duration::from_secs(1);
+const REPORT_AGAIN: Duration = Duration::from_secs(1);
 
 /// The channels that one link sends, and the messages held for them.
 #[derive(Debug)]
 pub(super) struct Delivery<M> {
-    lanes: Lanes,
-    held: Waiting<Held<M>>,
+    channels: OutgoingChannels,
+    held: Waiting<HeldItem<M>>,
     held_bytes: usize,
-    /// Lanes that are retiring.
+    /// Channels that are retiring.
     retiring: BTreeSet<ChannelId>,
-    /// The number of lanes that the peer has not declined.
+    /// The number of channels that the peer has not declined.
     wanted: usize,
-    /// Lanes that may have a loss that the peer has not been informed of.
+    /// Channels that may have a loss that the peer has not been informed of.
     lossy: BTreeSet<ChannelId>,
     tally: Tally,
 }
@@ -46,16 +46,16 @@ pub(super) trait Holdable {
 
 /// Channels by their ids on the port.
 #[derive(Debug, Default)]
-struct Lanes {
-    all: BTreeMap<ChannelId, Lane>,
-    /// The last result of [`Lanes::open_way`], and its channel. `None` after a channel may have
-    /// changed.
+struct OutgoingChannels {
+    all: BTreeMap<ChannelId, OutgoingChannel>,
+    /// The last result of [`OutgoingChannels::ready_channel`], and its channel. `None` after a
+    /// channel may have changed.
     near: Option<(ChannelId, (ChannelId, u32))>,
 }
 
 /// One channel.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct OutgoingChannel {
     /// The peer's id for the channel.
     pub(super) id: ChannelId,
     writer: Id128,
@@ -87,7 +87,7 @@ pub(super) struct Missing {
 }
 
 #[derive(Debug)]
-enum Held<M> {
+enum HeldItem<M> {
     Message(M),
     /// A gap between two messages that are held.
     Missing(ChannelId, Missing),
@@ -99,9 +99,9 @@ struct Tally {
     sent: u64,
     dropped: u64,
     /// Dropped messages that no event has reported yet.
-    untold: u64,
+    unreported: u64,
     /// Time of the last event, while messages are being dropped.
-    told: Option<Instant>,
+    last_report: Option<Instant>,
     last_topic: Option<Arc<str>>,
 }
 
@@ -128,16 +128,16 @@ pub(super) type Ended = (ChannelId, Option<Missing>);
 
 impl<M> Default for Delivery<M> {
     fn default() -> Self {
-        let (lanes, held) = (Lanes::default(), Waiting::default());
+        let (channels, held) = (OutgoingChannels::default(), Waiting::default());
         let (retiring, lossy) = (BTreeSet::new(), BTreeSet::new());
-        Delivery { lanes, held, held_bytes: 0, retiring, wanted: 0, lossy, tally: Tally::default() }
+        Delivery { channels, held, held_bytes: 0, retiring, wanted: 0, lossy, tally: Tally::default() }
     }
 }
 
 impl<M: Holdable> Delivery<M> {
     /// Adds a channel, which the peer knows as `id` and has not answered.
     pub(super) fn announce(&mut self, channel: ChannelId, id: ChannelId, a: &Announcement) {
-        let lane = Lane {
+        let outgoing = OutgoingChannel {
             id,
             writer: a.writer,
             topic: a.topic.as_str().into(),
@@ -147,22 +147,22 @@ impl<M: Holdable> Delivery<M> {
             held: 0,
         };
         self.wanted += 1;
-        let replaced = self.lanes.insert(channel, lane);
-        self.wanted -= usize::from(replaced.is_some_and(|lane| lane.interest != Interest::Unwanted));
+        let replaced = self.channels.insert(channel, outgoing);
+        self.wanted -= usize::from(replaced.is_some_and(|outgoing| outgoing.interest != Interest::Unwanted));
     }
 
     /// Notes the peer's answer to a channel. If the peer declines, the messages held for the
     /// channel are skipped. Returns the messages that may leave now, in order.
     pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) -> Vec<Leaving<M>> {
-        let Some(lane) = self.lanes.get_mut(&channel) else { return Vec::new() };
-        let writer = lane.writer;
-        self.wanted -= usize::from(lane.interest != Interest::Unwanted);
+        let Some(outgoing) = self.channels.get_mut(&channel) else { return Vec::new() };
+        let writer = outgoing.writer;
+        self.wanted -= usize::from(outgoing.interest != Interest::Unwanted);
         self.wanted += usize::from(answer.accepts());
-        lane.interest = match answer.accepts() {
+        outgoing.interest = match answer.accepts() {
             true => Interest::Wanted(answer.subscribers().max(1)),
             false => Interest::Unwanted,
         };
-        if lane.interest == Interest::Unwanted {
+        if outgoing.interest == Interest::Unwanted {
             self.skip_held(channel);
         }
         self.release(writer)
@@ -172,17 +172,18 @@ impl<M: Holdable> Delivery<M> {
     fn release(&mut self, writer: Id128) -> Vec<Leaving<M>> {
         let mut leaving = Vec::new();
         loop {
-            let lanes = &self.lanes;
-            let is_asked = |channel| lanes.get(&channel).is_some_and(|lane| lane.interest == Interest::Asked);
+            let channels = &self.channels;
+            let is_asked =
+                |channel| channels.get(&channel).is_some_and(|outgoing| outgoing.interest == Interest::Asked);
             let Some(held) = self.held.pop_of(writer, |held| !is_asked(held.channel())) else { return leaving };
             let channel = held.channel();
-            let Some(lane) = self.lanes.get_mut(&channel) else { continue };
+            let Some(outgoing) = self.channels.get_mut(&channel) else { continue };
             match held {
-                Held::Missing(_, missing) => lane.miss(missing),
-                Held::Message(message) => {
-                    lane.held -= 1;
+                HeldItem::Missing(_, missing) => outgoing.miss(missing),
+                HeldItem::Message(message) => {
+                    outgoing.held -= 1;
                     self.held_bytes -= message.size();
-                    leaving.push((message, lane.id, lane.missing.take()));
+                    leaving.push((message, outgoing.id, outgoing.missing.take()));
                 }
             }
             self.behind(channel);
@@ -193,12 +194,12 @@ impl<M: Holdable> Delivery<M> {
     /// not answered. If the peer does not want the message, notes it as skipped and returns `None`.
     #[inline]
     pub(super) fn wanted(&mut self, envelope: &Envelope<'_>) -> Option<u32> {
-        let lane = self.lanes.get_mut(&envelope.channel)?;
-        match lane.interest {
+        let outgoing = self.channels.get_mut(&envelope.channel)?;
+        match outgoing.interest {
             Interest::Wanted(subscribers) => Some(subscribers),
             Interest::Asked => Some(0),
             Interest::Unwanted => {
-                lane.missing = Some(Missing { start: start_of(envelope), lost: 0 });
+                outgoing.missing = Some(Missing { start: start_of(envelope), lost: 0 });
                 None
             }
         }
@@ -207,18 +208,18 @@ impl<M: Holdable> Delivery<M> {
     /// Returns the peer's id for a channel that it wants, and the number of its subscribers, if no
     /// message of the link is held and there is no gap before the channel's next message.
     #[inline]
-    pub(super) fn open_way(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
-        if self.held.is_empty() { self.lanes.open_way(channel) } else { None }
+    pub(super) fn ready_channel(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
+        if self.held.is_empty() { self.channels.ready_channel(channel) } else { None }
     }
 
     /// Whether the peer has accepted the channel.
     pub(super) fn is_accepted(&self, channel: ChannelId) -> bool {
-        self.lanes.get(&channel).is_some_and(|lane| matches!(lane.interest, Interest::Wanted(_)))
+        self.channels.get(&channel).is_some_and(|outgoing| matches!(outgoing.interest, Interest::Wanted(_)))
     }
 
     /// Returns the number of subscribers for which the peer has accepted the channel.
     pub(super) fn accepting(&self, channel: ChannelId) -> u32 {
-        match self.lanes.get(&channel).map(|lane| lane.interest) {
+        match self.channels.get(&channel).map(|outgoing| outgoing.interest) {
             Some(Interest::Wanted(subscribers)) => subscribers,
             _ => 0,
         }
@@ -226,7 +227,7 @@ impl<M: Holdable> Delivery<M> {
 
     /// Whether the peer may want messages of the channel.
     pub(super) fn wants(&self, channel: ChannelId) -> bool {
-        self.lanes.get(&channel).is_some_and(|lane| lane.interest != Interest::Unwanted)
+        self.channels.get(&channel).is_some_and(|outgoing| outgoing.interest != Interest::Unwanted)
     }
 
     /// Whether the peer may want messages of any channel.
@@ -242,31 +243,31 @@ impl<M: Holdable> Delivery<M> {
     }
 
     fn holds_writer_of(&self, channel: ChannelId) -> bool {
-        self.lanes.get(&channel).is_some_and(|lane| self.held.has_of(lane.writer))
+        self.channels.get(&channel).is_some_and(|outgoing| self.held.has_of(outgoing.writer))
     }
 
     pub(super) fn hold(&mut self, message: M) {
         let (channel, _) = message.at();
-        let Some(lane) = self.lanes.get_mut(&channel) else { return };
-        if let Some(missing) = lane.missing_behind.take() {
-            self.held.push(lane.writer, Held::Missing(channel, missing));
+        let Some(outgoing) = self.channels.get_mut(&channel) else { return };
+        if let Some(missing) = outgoing.missing_behind.take() {
+            self.held.push(outgoing.writer, HeldItem::Missing(channel, missing));
         }
-        lane.held += 1;
+        outgoing.held += 1;
         self.held_bytes += message.size();
-        self.held.push(lane.writer, Held::Message(message));
+        self.held.push(outgoing.writer, HeldItem::Message(message));
     }
 
     /// Drops the oldest message held. Returns false if none is held.
     pub(super) fn drop_oldest_held(&mut self) -> bool {
         while let Some(held) = self.held.pop() {
             let channel = held.channel();
-            let Some(lane) = self.lanes.get_mut(&channel) else { continue };
+            let Some(outgoing) = self.channels.get_mut(&channel) else { continue };
             self.lossy.insert(channel);
             match held {
-                Held::Missing(_, missing) => lane.miss(missing),
-                Held::Message(message) => {
-                    lane.held -= 1;
-                    lane.miss(Missing { start: message.at().1, lost: 1 });
+                HeldItem::Missing(_, missing) => outgoing.miss(missing),
+                HeldItem::Message(message) => {
+                    outgoing.held -= 1;
+                    outgoing.miss(Missing { start: message.at().1, lost: 1 });
                     self.held_bytes -= message.size();
                     self.behind(channel);
                     self.count_drop(channel);
@@ -285,36 +286,36 @@ impl<M: Holdable> Delivery<M> {
 
     /// Adds a gap after everything held for the channel.
     pub(super) fn lose(&mut self, channel: ChannelId, missing: Missing) {
-        let Some(lane) = self.lanes.get_mut(&channel) else { return };
+        let Some(outgoing) = self.channels.get_mut(&channel) else { return };
         if missing.lost > 0 {
             self.lossy.insert(channel);
         }
-        match lane.held {
-            0 => lane.miss(missing),
-            _ => add(&mut lane.missing_behind, missing),
+        match outgoing.held {
+            0 => outgoing.miss(missing),
+            _ => add(&mut outgoing.missing_behind, missing),
         }
     }
 
     /// Ends the channel as soon as no message is held for it. [`Delivery::ended`] then returns the
     /// channel.
     pub(super) fn retire(&mut self, channel: ChannelId) {
-        if self.lanes.get(&channel).is_some() {
+        if self.channels.get(&channel).is_some() {
             self.retiring.insert(channel);
         }
     }
 
     /// Removes and returns the channels that have ended.
     pub(super) fn ended(&mut self) -> Vec<Ended> {
-        let Delivery { lanes, retiring, lossy, wanted, .. } = self;
+        let Delivery { channels, retiring, lossy, wanted, .. } = self;
         let mut ended = Vec::new();
         retiring.retain(|channel| {
-            let Some(lane) = lanes.get(channel) else { return false };
-            if lane.held > 0 {
+            let Some(outgoing) = channels.get(channel) else { return false };
+            if outgoing.held > 0 {
                 return true;
             }
-            *wanted -= usize::from(lane.interest != Interest::Unwanted);
-            ended.push((lane.id, lane.untold()));
-            lanes.remove(channel);
+            *wanted -= usize::from(outgoing.interest != Interest::Unwanted);
+            ended.push((outgoing.id, outgoing.unreported()));
+            channels.remove(channel);
             lossy.remove(channel);
             false
         });
@@ -325,30 +326,30 @@ impl<M: Holdable> Delivery<M> {
     /// before it.
     #[inline]
     pub(super) fn next(&mut self, channel: ChannelId) -> Option<(ChannelId, Option<Missing>)> {
-        let lane = self.lanes.get_mut(&channel)?;
-        Some((lane.id, lane.missing.take()))
+        let outgoing = self.channels.get_mut(&channel)?;
+        Some((outgoing.id, outgoing.missing.take()))
     }
 
     /// Takes the losses after the last message sent of each channel, which no later message has
     /// reported.
-    pub(super) fn take_untold(&mut self) -> Vec<(ChannelId, Missing)> {
-        let Delivery { lanes, lossy, .. } = self;
-        let mut untold = Vec::new();
+    pub(super) fn take_unreported(&mut self) -> Vec<(ChannelId, Missing)> {
+        let Delivery { channels, lossy, .. } = self;
+        let mut unreported = Vec::new();
         lossy.retain(|channel| {
-            let Some(lane) = lanes.get_mut(channel) else { return false };
-            if let Some(missing) = lane.untold() {
-                lane.missing = None;
-                untold.push((lane.id, missing));
+            let Some(outgoing) = channels.get_mut(channel) else { return false };
+            if let Some(missing) = outgoing.unreported() {
+                outgoing.missing = None;
+                unreported.push((outgoing.id, missing));
             }
-            lane.held > 0 || lane.is_lossy()
+            outgoing.held > 0 || outgoing.is_lossy()
         });
-        untold
+        unreported
     }
 
     #[inline]
-    pub(super) fn has_untold(&self) -> bool {
-        let untold = |channel| self.lanes.get(channel).and_then(Lane::untold);
-        self.lossy.iter().any(|channel| untold(channel).is_some())
+    pub(super) fn has_unreported(&self) -> bool {
+        let unreported = |channel| self.channels.get(channel).and_then(OutgoingChannel::unreported);
+        self.lossy.iter().any(|channel| unreported(channel).is_some())
     }
 
     pub(super) fn is_holding(&self) -> bool {
@@ -361,8 +362,8 @@ impl<M: Holdable> Delivery<M> {
 
     /// Returns the number of messages that are held although the peer wants their channel.
     pub(super) fn held_and_wanted(&self) -> u64 {
-        let wanted = |lane: &&Lane| matches!(lane.interest, Interest::Wanted(_));
-        self.lanes.values().filter(wanted).map(|lane| lane.held as u64).sum()
+        let wanted = |outgoing: &&OutgoingChannel| matches!(outgoing.interest, Interest::Wanted(_));
+        self.channels.values().filter(wanted).map(|outgoing| outgoing.held as u64).sum()
     }
 
     #[inline]
@@ -372,9 +373,9 @@ impl<M: Holdable> Delivery<M> {
 
     pub(super) fn count_drop(&mut self, channel: ChannelId) {
         self.tally.dropped += 1;
-        self.tally.untold += 1;
-        if let Some(lane) = self.lanes.get(&channel) {
-            self.tally.last_topic = Some(lane.topic.clone());
+        self.tally.unreported += 1;
+        if let Some(outgoing) = self.channels.get(&channel) {
+            self.tally.last_topic = Some(outgoing.topic.clone());
         }
     }
 
@@ -384,64 +385,64 @@ impl<M: Holdable> Delivery<M> {
     }
 
     /// Returns the event that is due while messages are being dropped: at the first drop, then at
-    /// most once per [`TELL_AGAIN`].
+    /// most once per [`REPORT_AGAIN`].
     pub(super) fn notice(&mut self, now: Instant) -> Option<Notice> {
-        let recently = |told: Instant| now.saturating_duration_since(told) < TELL_AGAIN;
-        if self.tally.untold == 0 || self.tally.told.is_some_and(recently) {
+        let recently = |last: Instant| now.saturating_duration_since(last) < REPORT_AGAIN;
+        if self.tally.unreported == 0 || self.tally.last_report.is_some_and(recently) {
             return None;
         }
-        self.tally.told = Some(now);
+        self.tally.last_report = Some(now);
         self.tally.take()
     }
 
     /// Returns the event that is due once the peer has caught up.
     pub(super) fn end_of_episode(&mut self) -> Option<Notice> {
-        if self.tally.untold == 0 {
+        if self.tally.unreported == 0 {
             return None;
         }
-        self.tally.told = None;
+        self.tally.last_report = None;
         self.tally.take()
     }
 
     /// Makes the gap after the held messages the gap before the next message, if no message of the
     /// channel is held any more.
     fn behind(&mut self, channel: ChannelId) {
-        if let Some(lane) = self.lanes.get_mut(&channel).filter(|lane| lane.held == 0)
-            && let Some(missing) = lane.missing_behind.take()
+        if let Some(outgoing) = self.channels.get_mut(&channel).filter(|outgoing| outgoing.held == 0)
+            && let Some(missing) = outgoing.missing_behind.take()
         {
-            lane.miss(missing);
+            outgoing.miss(missing);
         }
     }
 
     fn skip_held(&mut self, channel: ChannelId) {
-        let Some(lane) = self.lanes.get_mut(&channel) else { return };
-        let skipped = self.held.take_of(lane.writer, |held| held.channel() == channel);
-        self.held_bytes -= skipped.iter().map(Held::size).sum::<usize>();
+        let Some(outgoing) = self.channels.get_mut(&channel) else { return };
+        let skipped = self.held.take_of(outgoing.writer, |held| held.channel() == channel);
+        self.held_bytes -= skipped.iter().map(HeldItem::size).sum::<usize>();
         let last = skipped.last().map(|held| held.at().1);
-        lane.held = 0;
-        let behind = lane.missing_behind.take().map(|missing| missing.start);
-        let start = behind.or(last).or(lane.missing.map(|missing| missing.start));
-        lane.missing = start.map(|start| Missing { start, lost: 0 });
+        outgoing.held = 0;
+        let behind = outgoing.missing_behind.take().map(|missing| missing.start);
+        let start = behind.or(last).or(outgoing.missing.map(|missing| missing.start));
+        outgoing.missing = start.map(|start| Missing { start, lost: 0 });
     }
 }
 
-impl Lanes {
-    fn get(&self, channel: &ChannelId) -> Option<&Lane> {
+impl OutgoingChannels {
+    fn get(&self, channel: &ChannelId) -> Option<&OutgoingChannel> {
         self.all.get(channel)
     }
 
-    fn values(&self) -> impl Iterator<Item = &Lane> {
+    fn values(&self) -> impl Iterator<Item = &OutgoingChannel> {
         self.all.values()
     }
 
-    fn get_mut(&mut self, channel: &ChannelId) -> Option<&mut Lane> {
+    fn get_mut(&mut self, channel: &ChannelId) -> Option<&mut OutgoingChannel> {
         self.near = None;
         self.all.get_mut(channel)
     }
 
-    fn insert(&mut self, channel: ChannelId, lane: Lane) -> Option<Lane> {
+    fn insert(&mut self, channel: ChannelId, outgoing: OutgoingChannel) -> Option<OutgoingChannel> {
         self.near = None;
-        self.all.insert(channel, lane)
+        self.all.insert(channel, outgoing)
     }
 
     fn remove(&mut self, channel: &ChannelId) {
@@ -449,22 +450,22 @@ impl Lanes {
         self.all.remove(channel);
     }
 
-    /// Looks a channel up for [`Delivery::open_way`]. Most messages have the channel of the
+    /// Looks a channel up for [`Delivery::ready_channel`]. Most messages have the channel of the
     /// previous one.
     #[inline]
-    fn open_way(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
+    fn ready_channel(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
         match self.near {
-            Some((near, way)) if near == channel => Some(way),
+            Some((near, ready)) if near == channel => Some(ready),
             _ => self.look_up(channel),
         }
     }
 
     fn look_up(&mut self, channel: ChannelId) -> Option<(ChannelId, u32)> {
-        let lane = self.all.get(&channel).filter(|lane| lane.missing.is_none())?;
-        let Interest::Wanted(subscribers) = lane.interest else { return None };
-        let way = (lane.id, subscribers);
-        self.near = Some((channel, way));
-        Some(way)
+        let outgoing = self.all.get(&channel).filter(|outgoing| outgoing.missing.is_none())?;
+        let Interest::Wanted(subscribers) = outgoing.interest else { return None };
+        let ready = (outgoing.id, subscribers);
+        self.near = Some((channel, ready));
+        Some(ready)
     }
 }
 
@@ -483,7 +484,7 @@ impl Outcome {
     }
 }
 
-impl Lane {
+impl OutgoingChannel {
     fn miss(&mut self, missing: Missing) {
         add(&mut self.missing, missing);
     }
@@ -492,17 +493,17 @@ impl Lane {
         self.missing.is_some_and(|missing| missing.lost > 0)
     }
 
-    fn untold(&self) -> Option<Missing> {
+    fn unreported(&self) -> Option<Missing> {
         let wanted = matches!(self.interest, Interest::Wanted(_)) && self.held == 0;
         self.missing.filter(|missing| wanted && missing.lost > 0)
     }
 }
 
-impl<M: Holdable> Held<M> {
+impl<M: Holdable> HeldItem<M> {
     fn at(&self) -> (ChannelId, Start) {
         match self {
-            Held::Message(message) => message.at(),
-            Held::Missing(channel, missing) => (*channel, missing.start),
+            HeldItem::Message(message) => message.at(),
+            HeldItem::Missing(channel, missing) => (*channel, missing.start),
         }
     }
 
@@ -512,8 +513,8 @@ impl<M: Holdable> Held<M> {
 
     fn size(&self) -> usize {
         match self {
-            Held::Message(message) => message.size(),
-            Held::Missing(..) => 0,
+            HeldItem::Message(message) => message.size(),
+            HeldItem::Missing(..) => 0,
         }
     }
 }
@@ -521,7 +522,7 @@ impl<M: Holdable> Held<M> {
 impl Tally {
     fn take(&mut self) -> Option<Notice> {
         let topic = self.last_topic.clone().unwrap_or_else(|| "".into());
-        Some((topic, std::mem::take(&mut self.untold)))
+        Some((topic, std::mem::take(&mut self.unreported)))
     }
 }
 
@@ -597,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn held_messages_that_make_room_are_counted_and_told() {
+    fn held_messages_that_make_room_are_counted_and_reported() {
         let mut delivery = asked(&[1]);
         (1..=4).for_each(|sequence| delivery.hold((A, sequence)));
         assert!(delivery.drop_oldest_held() && delivery.drop_oldest_held());
@@ -607,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_behind_held_messages_is_told_behind_them() {
+    fn what_is_dropped_behind_held_messages_is_reported_behind_them() {
         let mut delivery = asked(&[1]);
         delivery.hold((A, 1));
         delivery.drop_newest(&Envelope::data(A, 2, 0));
@@ -615,9 +616,9 @@ mod tests {
         delivery.hold((A, 4));
         delivery.drop_newest(&Envelope::data(A, 5, 0));
         assert_eq!(answered(&mut delivery, A, Answer::Accept(1)), [((A, 1), None), ((A, 4), missing(3, 2))]);
-        assert!(delivery.has_untold());
-        assert_eq!(delivery.take_untold(), [(ChannelId(11), missing(5, 1).expect("some"))]);
-        assert!(!delivery.has_untold());
+        assert!(delivery.has_unreported());
+        assert_eq!(delivery.take_unreported(), [(ChannelId(11), missing(5, 1).expect("some"))]);
+        assert!(!delivery.has_unreported());
     }
 
     #[test]
@@ -625,7 +626,7 @@ mod tests {
         let mut delivery = asked(&[1]);
         (1..=3).for_each(|sequence| delivery.hold((A, sequence)));
         delivery.drop_newest(&Envelope::data(A, 4, 0));
-        assert!(answered(&mut delivery, A, Answer::Decline).is_empty() && !delivery.has_untold());
+        assert!(answered(&mut delivery, A, Answer::Decline).is_empty() && !delivery.has_unreported());
         assert_eq!(delivery.wanted(&Envelope::data(A, 5, 0)), None);
         delivery.answered(A, &Answer::Accept(3));
         assert_eq!(delivery.wanted(&Envelope::data(A, 6, 0)), Some(3));
@@ -634,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_ends_after_what_is_held_and_tells_its_losses() {
+    fn a_channel_ends_after_what_is_held_and_reports_its_losses() {
         let mut delivery = asked(&[1]);
         delivery.hold((A, 1));
         delivery.drop_newest(&Envelope::data(A, 2, 0));
@@ -662,14 +663,14 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_told_at_first_then_rarely_and_when_they_end() {
+    fn drops_are_reported_at_first_then_rarely_and_when_they_end() {
         let (mut delivery, now) = (asked(&[1]), Instant::now());
         let drop_one = |delivery: &mut Delivery<Note>| delivery.drop_newest(&Envelope::data(A, 1, 0));
         drop_one(&mut delivery);
         assert_eq!(delivery.notice(now), Some(("topic 1".into(), 1)));
         (0..3).for_each(|_| drop_one(&mut delivery));
-        assert_eq!(delivery.notice(now + TELL_AGAIN / 2), None);
-        assert_eq!(delivery.notice(now + TELL_AGAIN), Some(("topic 1".into(), 3)));
+        assert_eq!(delivery.notice(now + REPORT_AGAIN / 2), None);
+        assert_eq!(delivery.notice(now + REPORT_AGAIN), Some(("topic 1".into(), 3)));
         drop_one(&mut delivery);
         assert_eq!(delivery.end_of_episode(), Some(("topic 1".into(), 1)));
         assert_eq!(delivery.end_of_episode(), None);

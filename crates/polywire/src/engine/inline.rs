@@ -14,10 +14,10 @@ const LONG: Duration = Duration::from_millis(1);
 /// A callback that takes longer than this is slow.
 const LONGEST: Duration = Duration::from_millis(20);
 /// After a slow callback, the port's thread runs the callbacks for this many times the duration of
-/// the slow one, but for at most `AT_MOST`. So callbacks delay the receiving thread for about a
-/// tenth of the time.
+/// the slow one, but for at most `MAX_SLOW_TIME`. So callbacks delay the receiving thread for about
+/// a tenth of the time.
 const TIMES: u32 = 10;
-const AT_MOST: Duration = Duration::from_secs(5);
+const MAX_SLOW_TIME: Duration = Duration::from_secs(5);
 
 /// How long a receiving thread waits until the thread that is delivering has finished.
 const WAIT: Duration = Duration::from_micros(50);
@@ -52,7 +52,7 @@ impl Inline {
         let is_long = took > LONG;
         let is_slow = took > LONGEST || is_long && self.was_long;
         self.was_long = is_long;
-        self.slow_until = is_slow.then(|| now + took.saturating_mul(TIMES).min(AT_MOST));
+        self.slow_until = is_slow.then(|| now + took.saturating_mul(TIMES).min(MAX_SLOW_TIME));
     }
 }
 
@@ -89,8 +89,8 @@ mod tests {
         inline.called(start, start + LONG);
         inline.called(start, start + 2 * LONG);
         assert!(inline.is_fast(start + 2 * LONG));
-        inline.called(start, start + AT_MOST);
-        assert!(!inline.is_fast(start + AT_MOST) && inline.is_fast(start + 2 * AT_MOST));
+        inline.called(start, start + MAX_SLOW_TIME);
+        assert!(!inline.is_fast(start + MAX_SLOW_TIME) && inline.is_fast(start + 2 * MAX_SLOW_TIME));
     }
 
     #[test]

@@ -8,21 +8,21 @@ use polywire_core::{
 };
 
 /// The number of samples of each instance, unless the announcement says how many its writer keeps.
-pub(super) const KEPT: u32 = 32;
+pub(super) const DEFAULT_DEPTH: u32 = 32;
 
 /// The largest number of samples of each instance, however many the writer keeps.
-const MOST: u32 = 4096;
+const MAX_DEPTH: u32 = 4096;
 
 /// Returns how many samples of each instance of a channel are kept: as many as the channel's writer
-/// keeps. If the channel's type has keys, or is not known, at least [`KEPT`]: publishers need not
-/// send the hashes of keys, and several instances without hashes count as one.
-pub(super) fn kept(announcement: &Announcement, schema: Option<&Schema>) -> u32 {
+/// keeps. If the channel's type has keys, or is not known, at least [`DEFAULT_DEPTH`]: publishers
+/// need not send the hashes of keys, and several instances without hashes count as one.
+pub(super) fn history_depth(announcement: &Announcement, schema: Option<&Schema>) -> u32 {
     let Qos { durability, history, .. } = Offer::parse(&announcement.offer).unwrap_or_default().qos;
     match (durability, history) {
         (Durability::TransientLocal, History::KeepLast(depth)) => {
-            depth.clamp(if may_have_keys(schema) { KEPT } else { 1 }, MOST)
+            depth.clamp(if may_have_keys(schema) { DEFAULT_DEPTH } else { 1 }, MAX_DEPTH)
         }
-        _ => KEPT,
+        _ => DEFAULT_DEPTH,
     }
 }
 
@@ -48,12 +48,12 @@ mod tests {
         let (plain, keyed) = (schema(false), schema(true));
         let of = |qos: Qos, schema| {
             let offer = Offer { qos, ..Offer::default() }.to_bytes();
-            kept(&Announcement { offer, ..Announcement::default() }, schema)
+            history_depth(&Announcement { offer, ..Announcement::default() }, schema)
         };
         let last = |depth| Qos::default().keep_last(depth).transient_local();
-        assert_eq!([1, 40, 5000].map(|depth| of(last(depth), Some(&plain))), [1, 40, MOST]);
-        assert_eq!([1, 40].map(|depth| of(last(depth), Some(&keyed))), [KEPT, 40]);
-        assert_eq!((of(last(1), None), of(Qos::default().keep_last(1), Some(&plain))), (KEPT, KEPT));
-        assert_eq!(of(Qos::default().transient_local(), Some(&plain)), KEPT, "how many is not said");
+        assert_eq!([1, 40, 5000].map(|depth| of(last(depth), Some(&plain))), [1, 40, MAX_DEPTH]);
+        assert_eq!([1, 40].map(|depth| of(last(depth), Some(&keyed))), [DEFAULT_DEPTH, 40]);
+        assert_eq!((of(last(1), None), of(Qos::default().keep_last(1), Some(&plain))), (DEFAULT_DEPTH, DEFAULT_DEPTH));
+        assert_eq!(of(Qos::default().transient_local(), Some(&plain)), DEFAULT_DEPTH, "how many is not said");
     }
 }

@@ -510,9 +510,9 @@ pub trait LinkSink: Send + Sync {
     fn message(&self, envelope: &Envelope<'_>, payload: &[u8]);
 
     /// Passes on a message as [`LinkSink::message`] does, for engines that receive into shared
-    /// buffers. A receiver may keep the payload by [`Held::keep`] instead of copying it. The engine
-    /// must not write to the buffer while a receiver holds it.
-    fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _held: Held<'_>) {
+    /// buffers. A receiver may keep the payload by [`SharedPayload::keep`] instead of copying it.
+    /// The engine must not write to the buffer while a receiver holds it.
+    fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], _shared: SharedPayload<'_>) {
         self.message(envelope, payload);
     }
 
@@ -541,7 +541,7 @@ pub trait LinkSink: Send + Sync {
     /// Reports whether the writer of a channel is alive. It is not if it has shown no sign of life
     /// for its lease. Called for channels with `Offer::lease_told`, whose writers count as alive at
     /// first.
-    fn lives(&self, _channel: ChannelId, _is_alive: bool) {}
+    fn liveliness_changed(&self, _channel: ChannelId, _is_alive: bool) {}
 
     /// Reports that the peer's channel has ended.
     fn retired(&self, channel: ChannelId);
@@ -619,25 +619,25 @@ impl fmt::Display for Action {
 /// A payload within a shared receive buffer, which receivers may keep.
 ///
 /// ```
-/// use polywire::engine::Held;
+/// use polywire::engine::SharedPayload;
 /// use std::sync::Arc;
 /// let buffer = Arc::new(vec![u64::from_ne_bytes(*b"head abc"), 0]);
-/// let held = Held::new(&buffer, 5, 3).unwrap();
-/// assert_eq!((&*held.keep(), held.buffer_bytes()), (&b"abc"[..], 16));
-/// assert!(Held::new(&buffer, 15, 3).is_none());
+/// let payload = SharedPayload::new(&buffer, 5, 3).unwrap();
+/// assert_eq!((&*payload.keep(), payload.buffer_bytes()), (&b"abc"[..], 16));
+/// assert!(SharedPayload::new(&buffer, 15, 3).is_none());
 /// ```
 #[derive(Clone, Copy)]
-pub struct Held<'a> {
+pub struct SharedPayload<'a> {
     words: &'a Arc<Vec<u64>>,
     start: usize,
     len: usize,
 }
 
-impl<'a> Held<'a> {
+impl<'a> SharedPayload<'a> {
     /// Returns the `len` bytes from `start` on, or `None` if the buffer is shorter.
     pub fn new(words: &'a Arc<Vec<u64>>, start: usize, len: usize) -> Option<Self> {
         let fits = start.checked_add(len).is_some_and(|end| end <= 8 * words.len());
-        fits.then_some(Held { words, start, len })
+        fits.then_some(SharedPayload { words, start, len })
     }
 
     /// Returns a reference-counted handle to the payload. The handle keeps the whole buffer alive.
@@ -651,9 +651,9 @@ impl<'a> Held<'a> {
     }
 }
 
-impl fmt::Debug for Held<'_> {
+impl fmt::Debug for SharedPayload<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").field("start", &self.start).field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("SharedPayload").field("start", &self.start).field("len", &self.len).finish_non_exhaustive()
     }
 }
 

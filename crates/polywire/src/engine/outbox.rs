@@ -16,19 +16,19 @@ const FRAME_HEADER: usize = 64;
 
 /// A message for a peer that has not answered yet.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldFrame {
     pub(super) channel: ChannelId,
     pub(super) start: Start,
     pub(super) frame: Arc<[u8]>,
 }
 
-impl Held {
-    pub(super) fn new(envelope: &Envelope<'_>, frame: &[u8]) -> Held {
-        Held { channel: envelope.channel, start: start_of(envelope), frame: frame.into() }
+impl HeldFrame {
+    pub(super) fn new(envelope: &Envelope<'_>, frame: &[u8]) -> HeldFrame {
+        HeldFrame { channel: envelope.channel, start: start_of(envelope), frame: frame.into() }
     }
 }
 
-impl Holdable for Held {
+impl Holdable for HeldFrame {
     fn at(&self) -> (ChannelId, Start) {
         (self.channel, self.start)
     }

@@ -227,7 +227,7 @@ impl Pipe {
     pub(super) fn deliver(&self) {
         let Some(receiver) = self.receiver.get() else { return };
         let mut state = self.state.lock();
-        if state.delivering.is_some() || (state.queue.is_empty() && !state.delivery.has_untold()) {
+        if state.delivering.is_some() || (state.queue.is_empty() && !state.delivery.has_unreported()) {
             return;
         }
         state.delivering = Some(thread::current().id());
@@ -336,9 +336,10 @@ impl PipeState {
     /// losses that no message follows.
     #[inline]
     fn pop(&mut self, limit: usize) -> Option<Item> {
-        if self.queue.is_empty() && self.delivery.has_untold() {
-            let untold = self.delivery.take_untold();
-            self.queue.extend(untold.into_iter().map(|(id, missing)| Item::Position(id, missing.start, missing.lost)));
+        if self.queue.is_empty() && self.delivery.has_unreported() {
+            let unreported = self.delivery.take_unreported();
+            self.queue
+                .extend(unreported.into_iter().map(|(id, missing)| Item::Position(id, missing.start, missing.lost)));
         }
         let item = self.queue.pop_front()?;
         if let Item::Message(message) = &item {

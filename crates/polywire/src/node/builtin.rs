@@ -38,21 +38,22 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Starts the thread.
 pub(super) fn start(signal: Arc<Signal>, node: Weak<Inner>, ports: Weak<Ports>) -> Option<JoinHandle<()>> {
-    let mut teller = Teller { node, ports, told: None, revision: 0, open: Vec::new(), next_stats: None };
+    let mut publisher =
+        DirectoryPublisher { node, ports, published: None, revision: 0, open: Vec::new(), next_stats: None };
     let run = move || loop {
-        let news = signal.wait(teller.next_stats, GATHER);
-        if news.stop || teller.tell(news.asked).is_none() {
+        let news = signal.wait(publisher.next_stats, GATHER);
+        if news.stop || publisher.publish_due(news.asked).is_none() {
             return;
         }
     };
     thread::Builder::new().name("pw-directory".into()).spawn(run).ok()
 }
 
-struct Teller {
+struct DirectoryPublisher {
     node: Weak<Inner>,
     ports: Weak<Ports>,
     /// The description that was published last, with its revision set to 0.
-    told: Option<NodeData>,
+    published: Option<NodeData>,
     revision: u64,
     /// The ports on which the built-in topics are announced.
     open: Vec<Asked>,
@@ -73,15 +74,15 @@ struct Channel<T: Message> {
     sequence: u64,
 }
 
-impl Teller {
+impl DirectoryPublisher {
     /// Publishes the messages that are due, or all if a peer or this node has `asked` or
     /// subscribed. Returns `None` if the node is gone.
-    fn tell(&mut self, asked: bool) -> Option<()> {
+    fn publish_due(&mut self, asked: bool) -> Option<()> {
         let (node, ports) = (self.node.upgrade()?, self.ports.upgrade()?);
         let entries = each_once(&ports.lock());
         self.open_asked(&node, &entries);
-        self.tell_node(&node, &entries, asked);
-        self.tell_stats(&node, &entries, asked);
+        self.publish_node(&node, &entries, asked);
+        self.publish_stats(&node, &entries, asked);
         Some(())
     }
 
@@ -93,32 +94,33 @@ impl Teller {
             if self.open.iter().any(|asked| asked.entry.ptr_eq(&weak)) {
                 continue;
             }
-            let (Some(told), Some(stats)) = (Channel::open(NODE, node, entry), Channel::open(STATS, node, entry))
+            let (Some(description), Some(stats)) =
+                (Channel::open(NODE, node, entry), Channel::open(STATS, node, entry))
             else {
                 continue;
             };
-            self.open.push(Asked { entry: weak, node: told, stats });
+            self.open.push(Asked { entry: weak, node: description, stats });
         }
     }
 
     /// Publishes the node's description, if it has changed or was `asked` for.
-    fn tell_node(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
+    fn publish_node(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
         let wanted = |asked: &Asked| asked.node.is_wanted(&asked.entry);
         if !self.open.iter().any(wanted) {
             return;
         }
         let now = describe(node, entries);
-        let is_new = self.told.as_ref() != Some(&now);
+        let is_new = self.published.as_ref() != Some(&now);
         if !is_new && !asked {
             return;
         }
         self.revision += u64::from(is_new);
         let description = Description { revision: self.revision, ..Description::from(&now) };
         self.open.iter_mut().for_each(|asked| asked.node.send(&asked.entry, &description));
-        self.told = Some(now);
+        self.published = Some(now);
     }
 
-    fn tell_stats(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
+    fn publish_stats(&mut self, node: &Inner, entries: &[Arc<PortEntry>], asked: bool) {
         let wanted = |asked: &Asked| asked.stats.is_wanted(&asked.entry);
         let is_listened = node.events.wants_counts();
         if !is_listened && !self.open.iter().any(wanted) {

@@ -42,7 +42,7 @@ pub(super) struct Channel {
     /// Whether the channel carries the history or the assertions of another channel's writer.
     pub(super) auxiliary: bool,
     /// Whether messages wait for a history, on this channel or because of it.
-    pub(super) gated: bool,
+    pub(super) has_barrier: bool,
     /// Whether all subscribers take each message during the call that delivers it, as callbacks do.
     pub(super) inline: bool,
     /// Subscribers that cannot read the channel, and why.
@@ -56,7 +56,7 @@ pub(super) struct Receiving {
     pub(super) unpacking: Option<Unpacking>,
     pub(super) stream: bool,
     pub(super) key_requested: bool,
-    pub(super) gated: bool,
+    pub(super) has_barrier: bool,
 }
 
 impl Channel {
@@ -71,7 +71,7 @@ impl Channel {
             stream: false,
             key_requested: false,
             auxiliary: false,
-            gated: false,
+            has_barrier: false,
             inline: true,
             refused: Refused::default(),
             received: ReceiverCounts::default(),

@@ -39,7 +39,7 @@ use crate::{
     access::{Gate, Rights},
     builtin::INTEREST,
     clock,
-    engine::{Action, Held, LinkInfo, LinkSink, Properties},
+    engine::{Action, LinkInfo, LinkSink, Properties, SharedPayload},
     events::NodeEvent,
     spans::span,
     stats::{ReceiverCounts, TopicStats},
@@ -499,7 +499,7 @@ impl Incoming {
             }
             known.stream = slots.iter().any(|(_, slot)| slot.is_stream());
             known.auxiliary = slots.iter().any(|(_, slot)| slot.is_auxiliary());
-            known.gated = slots.iter().any(|(_, slot)| slot.is_gated());
+            known.has_barrier = slots.iter().any(|(_, slot)| slot.has_barrier());
             known.inline = slots.iter().all(|(_, slot)| slot.is_inline());
             known.key_requested = needs_key_frame;
             known.refused = refusals.to_vec();
@@ -511,7 +511,7 @@ impl Incoming {
             mem::replace(&mut known.slots, Arc::new(slots))
         };
         if !is_alive {
-            self.tell_life(channel);
+            self.report_liveliness(channel);
         }
         if let Some(host) = self.host.upgrade() {
             host.matches_changed();
@@ -523,25 +523,25 @@ impl Incoming {
     /// Reports to the subscribers of a channel whether its writer is alive. Repeats the report if
     /// that changes meanwhile.
     #[cold]
-    fn tell_life(&self, channel: ChannelId) {
-        let mut told = None;
+    fn report_liveliness(&self, channel: ChannelId) {
+        let mut reported = None;
         loop {
             let known = self.channels().open.get(&channel).map(|known| (known.is_alive, known.slots.clone()));
-            let Some((is_alive, slots)) = known.filter(|(is_alive, _)| told != Some(*is_alive)) else { return };
-            slots.iter().for_each(|(_, slot)| slot.lives(is_alive));
-            told = Some(is_alive);
+            let Some((is_alive, slots)) = known.filter(|(is_alive, _)| reported != Some(*is_alive)) else { return };
+            slots.iter().for_each(|(_, slot)| slot.liveliness_changed(is_alive));
+            reported = Some(is_alive);
         }
     }
 
     // Messages.
 
     #[inline]
-    fn pass(&self, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
+    fn pass(&self, envelope: &Envelope<'_>, payload: &[u8], shared: Option<SharedPayload<'_>>) {
         if !self.rights.take(payload.len(), || self.is_served()) {
             return;
         }
         match self.receive(envelope.channel, payload.len(), |_| true) {
-            Some(receiving) => self.deliver(&receiving, envelope, payload, held),
+            Some(receiving) => self.deliver(&receiving, envelope, payload, shared),
             None => self.unread(envelope.channel),
         }
     }
@@ -567,25 +567,25 @@ impl Incoming {
         if !mem::replace(&mut channel.touched, true) {
             touched.push(id);
         }
-        let Channel { stream, key_requested, gated, .. } = *channel;
+        let Channel { stream, key_requested, has_barrier, .. } = *channel;
         let (slots, unpacking) = (channel.slots.clone(), channel.unpacking.clone());
-        Some(Receiving { slots, unpacking, stream, key_requested, gated })
+        Some(Receiving { slots, unpacking, stream, key_requested, has_barrier })
     }
 
     #[inline]
-    fn deliver(&self, receiving: &Receiving, envelope: &Envelope<'_>, payload: &[u8], held: Option<Held<'_>>) {
-        let Receiving { slots, unpacking, stream, key_requested, gated } = receiving;
+    fn deliver(&self, to: &Receiving, envelope: &Envelope<'_>, payload: &[u8], shared: Option<SharedPayload<'_>>) {
+        let Receiving { slots, unpacking, stream, key_requested, has_barrier } = to;
         if slots.is_empty() {
             return self.unread(envelope.channel);
         }
-        let deliver = |unpacked: &[u8], held| {
-            slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), held));
+        let deliver = |unpacked: &[u8], shared| {
+            slots.iter().for_each(|(_, slot)| slot.deliver(envelope, unpacked, payload.len(), shared));
         };
         match unpacking {
-            None => deliver(payload, held),
+            None => deliver(payload, shared),
             Some(unpacking) => {
                 let (as_is, others): (Vec<_>, Vec<_>) = slots.iter().partition(|(_, slot)| slot.takes_packed());
-                as_is.iter().for_each(|(_, slot)| slot.deliver(envelope, payload, payload.len(), held));
+                as_is.iter().for_each(|(_, slot)| slot.deliver(envelope, payload, payload.len(), shared));
                 unpacking.unpack(payload, |unpacked| {
                     others.iter().for_each(|(_, slot)| match &unpacked {
                         Ok(unpacked) => slot.deliver(envelope, unpacked, payload.len(), None),
@@ -600,7 +600,7 @@ impl Incoming {
                 self.request_key(envelope.channel, wanted);
             }
         }
-        if *gated && slots.iter().filter(|(_, slot)| slot.history_changed()).count() > 0 {
+        if *has_barrier && slots.iter().filter(|(_, slot)| slot.history_changed()).count() > 0 {
             self.reconsider_history(envelope.channel);
         }
     }
@@ -622,7 +622,7 @@ impl Incoming {
         let mut channels = self.channels();
         let Channels { open, touched, .. } = &mut *channels;
         let channel = open.get_mut(&first.channel)?;
-        if channel.slots.len() != 1 || channel.unpacking.is_some() || channel.stream || channel.gated {
+        if channel.slots.len() != 1 || channel.unpacking.is_some() || channel.stream || channel.has_barrier {
             return None;
         }
         messages.iter().for_each(|(_, payload)| channel.received.count(payload.len()));
@@ -756,8 +756,8 @@ impl LinkSink for Incoming {
     }
 
     #[inline]
-    fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], held: Held<'_>) {
-        self.pass(envelope, payload, Some(held));
+    fn message_held(&self, envelope: &Envelope<'_>, payload: &[u8], shared: SharedPayload<'_>) {
+        self.pass(envelope, payload, Some(shared));
     }
 
     #[inline]
@@ -788,10 +788,10 @@ impl LinkSink for Incoming {
         slots.unwrap_or_default().iter().for_each(|(_, slot)| slot.accepted());
     }
 
-    fn lives(&self, channel: ChannelId, is_alive: bool) {
+    fn liveliness_changed(&self, channel: ChannelId, is_alive: bool) {
         let known = self.channels().open.get_mut(&channel).map(|known| mem::replace(&mut known.is_alive, is_alive));
         if known.is_some_and(|before| before != is_alive) {
-            self.tell_life(channel);
+            self.report_liveliness(channel);
         }
     }
 

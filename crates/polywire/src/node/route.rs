@@ -13,7 +13,7 @@ use polywire_core::{
 
 use super::inner::Inner;
 use crate::{
-    engine::{Held, LinkInfo, Properties},
+    engine::{LinkInfo, Properties, SharedPayload},
     stats::TopicStats,
 };
 
@@ -72,9 +72,9 @@ pub(crate) trait Route: Send + Sync {
 /// A subscriber's end of one channel. The default methods fit a channel whose messages do not refer
 /// to each other, and whose losses are not counted.
 pub(crate) trait Slot: Send + Sync {
-    /// Delivers a message. `wire_bytes` is the payload's size before it was unpacked. `held` is
-    /// `Some` if the payload may be held instead of copied.
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>);
+    /// Delivers a message. `wire_bytes` is the payload's size before it was unpacked. `shared` is
+    /// `Some` if the payload may be kept by reference instead of copied.
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, shared: Option<SharedPayload<'_>>);
     /// Delivers messages that arrived together and are not compressed.
     fn deliver_together(&self, messages: &[(Envelope<'_>, &[u8])]) {
         messages.iter().for_each(|(envelope, payload)| self.deliver(envelope, payload, payload.len(), None));
@@ -109,7 +109,7 @@ pub(crate) trait Slot: Send + Sync {
     }
     /// Whether this channel's messages wait for a history, or this channel carries a history for
     /// which messages of another channel wait.
-    fn is_gated(&self) -> bool {
+    fn has_barrier(&self) -> bool {
         false
     }
     /// Whether the subscriber has begun or ceased to want a history since the last call.
@@ -122,7 +122,7 @@ pub(crate) trait Slot: Send + Sync {
     /// Reports that the peer's writer knows that this channel is read. May be called repeatedly.
     fn accepted(&self) {}
     /// Reports whether the writer is alive, according to the engine. May be called repeatedly.
-    fn lives(&self, _is_alive: bool) {}
+    fn liveliness_changed(&self, _is_alive: bool) {}
     /// Reports that the link of the channel has ended. The writer may return over another link.
     fn broke(&self) {}
     /// Reports that everything that has arrived so far was delivered.

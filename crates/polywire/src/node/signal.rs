@@ -15,7 +15,7 @@ type Start = Box<dyn Fn() -> Option<JoinHandle<()>> + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Signal {
     state: Mutex<State>,
-    came: Condvar,
+    arrived: Condvar,
     is_running: AtomicBool,
 }
 
@@ -56,14 +56,14 @@ impl Signal {
                 self.is_running.store(state.thread.is_some(), Ordering::Release);
             }
         }
-        self.came.notify_one();
+        self.arrived.notify_one();
     }
 
     /// Reports that publishers, subscribers, links or matches have changed.
     pub(crate) fn changed(&self) {
         if self.is_running.load(Ordering::Acquire) {
             self.lock().news.changed = true;
-            self.came.notify_one();
+            self.arrived.notify_one();
         }
     }
 
@@ -72,9 +72,9 @@ impl Signal {
     pub(super) fn wait(&self, until: Option<Instant>, more: Duration) -> News {
         let mut state = self.lock();
         let left = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(Instant::now()));
-        self.came.wait_while_for(&mut state, |state| state.news == News::default(), left);
+        self.arrived.wait_while_for(&mut state, |state| state.news == News::default(), left);
         if state.news != News::default() {
-            self.came.wait_while_for(&mut state, |state| !state.news.stop, more);
+            self.arrived.wait_while_for(&mut state, |state| !state.news.stop, more);
         }
         let stop = state.news.stop;
         std::mem::replace(&mut state.news, News { stop, ..News::default() })
@@ -85,7 +85,7 @@ impl Signal {
         let mut state = self.lock();
         (state.news.stop, state.start) = (true, None);
         drop(state);
-        self.came.notify_all();
+        self.arrived.notify_all();
     }
 
     /// Waits until the thread has ended, unless the thread itself is the caller.

@@ -1,6 +1,7 @@
 //! The channels of a publisher, one at each endpoint, and the encoders of their payloads.
 
 use std::{
+    collections::BTreeMap,
     num::NonZeroU64,
     sync::{
         Arc, Weak,
@@ -22,7 +23,7 @@ use crate::{
     delta::Outgoing,
     engine::Loan,
     error::NodeError,
-    history::Kept,
+    history::HistoryCache,
     node::{Inner, Place, PortEntry, Replay, random_id},
     packing::Packing,
     status::Refusing,
@@ -30,7 +31,7 @@ use crate::{
 };
 
 /// The most bytes that are reserved behind a payload.
-const MOST_ROOM: usize = 4096;
+const MAX_ROOM: usize = 4096;
 
 /// The size of the last payload, as an estimate for the next one.
 #[derive(Default)]
@@ -46,7 +47,7 @@ impl LastPayload {
     pub(super) fn note(&mut self, loan: &mut Loan) {
         self.size = loan.payload().len();
         let bytes = loan.buffer();
-        self.room = (bytes.capacity() - bytes.len()).min(MOST_ROOM);
+        self.room = (bytes.capacity() - bytes.len()).min(MAX_ROOM);
     }
 
     /// The bytes to reserve for the next payload.
@@ -69,20 +70,20 @@ pub(super) struct Group<E> {
     /// The end of each payload in `payloads`, and the anchor of its message.
     pub(super) ends: Vec<(usize, Option<NonZeroU64>)>,
     /// Never empty.
-    pub(super) outs: Vec<Out>,
+    pub(super) channels: Vec<WriterChannel>,
 }
 
 /// A publisher's channel at one endpoint.
-pub(super) struct Out {
+pub(super) struct WriterChannel {
     pub(super) entry: Arc<PortEntry>,
     pub(super) wire: Wire,
-    pub(super) channel: ChannelId,
+    pub(super) id: ChannelId,
     pub(super) refusing: Refusing,
     /// [`Port::gathering`](crate::engine::Port::gathering).
     gathering: Option<Arc<AtomicU64>>,
-    pub(super) history: Option<Arc<Kept>>,
+    pub(super) history: Option<Arc<HistoryCache>>,
     /// The channel of liveliness assertions, if the publisher offers a lease.
-    pub(super) pulse: Option<ChannelId>,
+    pub(super) assertions: Option<ChannelId>,
     /// Whether the publisher is about to leave the endpoint.
     pub(super) leaving: bool,
 }
@@ -118,22 +119,22 @@ impl<C: Coding> Announce<'_, C> {
         groups: &mut Vec<Group<C::Encoder>>,
         place: Place,
         start: Start,
-        like: Option<&Out>,
+        like: Option<&WriterChannel>,
     ) -> Result<(), NodeError> {
         let shares = |group: &&mut Group<C::Encoder>| {
-            !group.writing.is_stream() && group.outs[0].wire.has_format_of(&place.wire)
+            !group.writing.is_stream() && group.channels[0].wire.has_format_of(&place.wire)
         };
         if let Some(group) = groups.iter_mut().find(shares) {
-            let out = self.out(place, &group.announcement, start, like)?;
-            group.outs.push(out);
+            let channel = self.open_channel(place, &group.announcement, start, like)?;
+            group.channels.push(channel);
             return Ok(());
         }
         let (announcement, mut writing, chosen) = self.format(&place.wire)?;
-        let out = self.out(place, &announcement, start, like)?;
+        let channel = self.open_channel(place, &announcement, start, like)?;
         let mut key_frames = None;
         if let Some(state) = C::writer_state(&writing.encoder) {
-            let keeps_all = if out.entry.keeps_all() { Mode::Chained } else { Mode::Anchored };
-            let requests = out.entry.key_requests(out.channel);
+            let keeps_all = if channel.entry.keeps_all() { Mode::Chained } else { Mode::Anchored };
+            let requests = channel.entry.key_requests(channel.id);
             let mode = chosen.mode.unwrap_or(keeps_all);
             let outgoing = Box::new(Outgoing::new(state, mode, chosen.key_interval, requests));
             writing.deltas = match self.role {
@@ -142,10 +143,18 @@ impl<C: Coding> Announce<'_, C> {
             };
         }
         if self.keeps_history() && !matches!(writing.deltas, Deltas::None) {
-            key_frames = Some(self.key_frames(&out.wire)?.1);
+            key_frames = Some(self.key_frames(&channel.wire)?.1);
         }
-        let (payloads, ends, outs) = (Vec::new(), Vec::new(), vec![out]);
-        groups.push(Group { writing, key_frames, announcement, last: LastPayload::default(), payloads, ends, outs });
+        let (payloads, ends, channels) = (Vec::new(), Vec::new(), vec![channel]);
+        groups.push(Group {
+            writing,
+            key_frames,
+            announcement,
+            last: LastPayload::default(),
+            payloads,
+            ends,
+            channels,
+        });
         Ok(())
     }
 
@@ -165,41 +174,41 @@ impl<C: Coding> Announce<'_, C> {
         Ok((announcement, alone))
     }
 
-    fn out(
+    fn open_channel(
         &self,
         place: Place,
         announcement: &Announcement,
         start: Start,
-        like: Option<&Out>,
-    ) -> Result<Out, NodeError> {
+        like: Option<&WriterChannel>,
+    ) -> Result<WriterChannel, NodeError> {
         let Place { wire, entry } = place;
-        let channel = entry.announce(announcement, start)?;
+        let id = entry.announce(announcement, start)?;
         // The senders of requests and replies detect losses themselves.
         if self.offer.qos.reliability == Reliability::Reliable && self.role != Role::Calls {
-            entry.port().assure(channel);
+            entry.port().assure(id);
         }
         let history = self.keeps_history().then(|| self.history(&entry, announcement, like));
         let history = match history.transpose() {
             Ok(history) => history,
             Err(error) => {
-                entry.retire(channel);
+                entry.retire(id);
                 return Err(error);
             }
         };
-        let pulse = match self.pulse(&entry) {
-            Ok(pulse) => pulse,
+        let assertions = match self.open_assertions(&entry) {
+            Ok(assertions) => assertions,
             Err(error) => {
-                entry.retire(channel);
+                entry.retire(id);
                 history.iter().for_each(|history| history.close());
                 return Err(error);
             }
         };
-        let (refusing, gathering) = (entry.refusing(channel), entry.port().gathering());
-        Ok(Out { entry, wire, channel, refusing, gathering, history, pulse, leaving: false })
+        let (refusing, gathering) = (entry.refusing(id), entry.port().gathering());
+        Ok(WriterChannel { entry, wire, id, refusing, gathering, history, assertions, leaving: false })
     }
 
     /// Opens the channel of liveliness assertions at a port, if the policies have a lease.
-    fn pulse(&self, entry: &PortEntry) -> Result<Option<ChannelId>, NodeError> {
+    fn open_assertions(&self, entry: &PortEntry) -> Result<Option<ChannelId>, NodeError> {
         if self.offer.qos.lease.is_none() {
             return Ok(None);
         }
@@ -220,16 +229,16 @@ impl<C: Coding> Announce<'_, C> {
         &self,
         entry: &Arc<PortEntry>,
         announcement: &Announcement,
-        like: Option<&Out>,
-    ) -> Result<Arc<Kept>, NodeError> {
-        let before = like.and_then(|out| Some((out, out.history.as_ref()?)));
+        like: Option<&WriterChannel>,
+    ) -> Result<Arc<HistoryCache>, NodeError> {
+        let before = like.and_then(|channel| Some((channel, channel.history.as_ref()?)));
         let history = match before {
-            Some((out, history)) if Arc::ptr_eq(&out.entry, entry) => history.clone(),
-            _ => Kept::new(entry, &self.offer.qos),
+            Some((channel, history)) if Arc::ptr_eq(&channel.entry, entry) => history.clone(),
+            _ => HistoryCache::new(entry, &self.offer.qos),
         };
-        if let Some((out, old)) = before.filter(|(_, old)| !Arc::ptr_eq(old, &history)) {
-            history.take_over(old, |channel| {
-                let announced = out.entry.announced(channel)?;
+        if let Some((channel, old)) = before.filter(|(_, old)| !Arc::ptr_eq(old, &history)) {
+            history.take_over(old, |id| {
+                let announced = channel.entry.announced(id)?;
                 // The history channel has its own writer id at each port.
                 let announced = Announcement { writer: random_id(), ..Announcement::clone(&announced) };
                 self.serve(entry, &history, &announced).ok()
@@ -248,7 +257,7 @@ impl<C: Coding> Announce<'_, C> {
     fn serve(
         &self,
         entry: &Arc<PortEntry>,
-        history: &Arc<Kept>,
+        history: &Arc<HistoryCache>,
         announcement: &Announcement,
     ) -> Result<(ChannelId, Id128), NodeError> {
         let channel = entry.announce(announcement, Start::default())?;
@@ -311,7 +320,7 @@ impl<C: Coding> Announce<'_, C> {
     }
 }
 
-impl Out {
+impl WriterChannel {
     /// The number of [`Port::gathering`](crate::engine::Port::gathering), which changes between
     /// messages that do not wait for each other. 0 if no messages wait.
     #[inline]
@@ -319,16 +328,28 @@ impl Out {
         self.gathering.as_ref().map_or(0, |gathering| gathering.load(Ordering::Relaxed))
     }
 
+    /// The number of peers at this endpoint that are not at the other endpoints. A relay answers
+    /// for nodes that have other ids there, so the numbers of their subscribers are compared
+    /// instead.
+    pub(super) fn behind(&self, there: &BTreeMap<Id128, usize>) -> usize {
+        let here = self.entry.accepting(self.id);
+        let missing = || here.iter().filter(|(node, _)| !there.contains_key(node));
+        let wanted: usize = missing().map(|(_, subscribers)| subscribers).sum();
+        let others: usize = there.iter().filter(|(node, _)| !here.contains_key(node)).map(|(_, count)| count).sum();
+        if self.entry.port().relays() && others >= wanted { 0 } else { missing().count() }
+    }
+
     /// Ends the channel, but not its history, which another channel of the port may use.
     pub(super) fn retire(&self) {
-        self.entry.retire(self.channel);
-        self.pulse.iter().for_each(|channel| self.entry.retire(*channel));
+        self.entry.retire(self.id);
+        self.assertions.iter().for_each(|channel| self.entry.retire(*channel));
     }
 
     /// Ends the channel, and its history unless one of `others` uses it.
-    pub(super) fn close_without<'a>(&self, mut others: impl Iterator<Item = &'a Out>) {
-        let goes_on =
-            |history: &Arc<Kept>| others.any(|other| other.history.as_ref().is_some_and(|h| Arc::ptr_eq(h, history)));
+    pub(super) fn close_without<'a>(&self, mut others: impl Iterator<Item = &'a WriterChannel>) {
+        let goes_on = |history: &Arc<HistoryCache>| {
+            others.any(|other| other.history.as_ref().is_some_and(|h| Arc::ptr_eq(h, history)))
+        };
         match self.history.as_ref().is_some_and(goes_on) {
             true => self.retire(),
             false => self.close(),

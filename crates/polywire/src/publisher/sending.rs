@@ -22,7 +22,7 @@ use polywire_core::{
 
 use super::{
     PublishAllError, PublishError,
-    channels::{Announce, Group, Out, Role},
+    channels::{Announce, Group, Role, WriterChannel},
     time::Time,
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
     error::NodeError,
     events::NodeEvent,
     history::KeptSample,
-    liveliness::Pulse,
+    liveliness::LivelinessAsserter,
     node::{Inner, Node, Place, PortEntry, Reload, Wake, Watcher},
     offered::Offered,
     spans::{Span, span},
@@ -70,7 +70,7 @@ pub(crate) struct Core<C: Coding> {
     counts: Arc<SenderCounts>,
     role: Role,
     /// Asserts that the publisher is alive, if it offers a lease.
-    pulse: Option<Arc<Pulse>>,
+    asserter: Option<Arc<LivelinessAsserter>>,
     channels: Channels,
     state: Mutex<Sending<C>>,
 }
@@ -107,7 +107,7 @@ pub(crate) struct Sending<C: Coding> {
     forwards: Vec<(Arc<PortEntry>, ChannelId)>,
     /// The wires given in code; the configuration completes them.
     given: Vec<Wire>,
-    pulse: Option<Arc<Pulse>>,
+    asserter: Option<Arc<LivelinessAsserter>>,
     published: Channels,
     closed: bool,
 }
@@ -140,7 +140,7 @@ impl<C: Coding> Core<C> {
         let (writer, incarnation) = ids;
         // The node of a bridged writer itself enforces the policies that the writer offers.
         let offered = (role != Role::Bridge).then(|| Offered::new(inner, &topic, &offer.qos)).flatten();
-        let pulse = offer.qos.lease.map(|lease| Pulse::new(inner, &topic, offer.qos.liveliness, lease));
+        let asserter = offer.qos.lease.map(|lease| LivelinessAsserter::new(inner, &topic, offer.qos.liveliness, lease));
         let channels = Channels::default();
         let cdr = places.first().map_or(&CDR, |place| cdr_of(&place.wire));
         let state = Sending {
@@ -156,7 +156,7 @@ impl<C: Coding> Core<C> {
             moving: None,
             forwards: Vec::new(),
             given: Vec::new(),
-            pulse: pulse.clone(),
+            asserter: asserter.clone(),
             published: channels.clone(),
             closed: false,
         };
@@ -171,12 +171,13 @@ impl<C: Coding> Core<C> {
             offer,
             counts,
             role,
-            pulse,
+            asserter,
             channels,
             state: Mutex::new(state),
         });
         core.move_to(places, Some(given)).inspect_err(|_| core.close())?;
-        core.pulse.iter().try_for_each(Pulse::start).map_err(NodeError::Thread).inspect_err(|_| core.close())?;
+        let started = core.asserter.iter().try_for_each(LivelinessAsserter::start);
+        started.map_err(NodeError::Thread).inspect_err(|_| core.close())?;
         Ok(core)
     }
 
@@ -229,13 +230,13 @@ impl<C: Coding> Core<C> {
         let [only, ..] = groups.as_mut_slice() else { return Err(not_published(0, EngineError::Closed)) };
         let (sequence, dropped) = (last.sequence + 1, sum.dropped);
         let failed = only.encode_some::<C>(sequence, values);
-        let Group { outs, ends, payloads, writing, .. } = only;
-        let out = &outs[0];
-        let plain = Envelope::data(out.channel, sequence, time.of(out.gathering()));
+        let Group { channels, ends, payloads, writing, .. } = only;
+        let channel = &channels[0];
+        let plain = Envelope::data(channel.id, sequence, time.of(channel.gathering()));
         let done = match ends.as_slice() {
             [(_, anchor)] => {
                 let one = (Envelope { anchor: anchor.map(NonZeroU64::get), ..plain }, payloads.as_slice());
-                out.entry.send_all(&[one], sum)
+                channel.entry.send_all(&[one], sum)
             }
             ends => {
                 let (mut begin, mut messages) = (0, Vec::with_capacity(ends.len()));
@@ -244,12 +245,12 @@ impl<C: Coding> Core<C> {
                     messages.push((Envelope { sequence, anchor: anchor.map(NonZeroU64::get), ..plain }, payload));
                     begin = *end;
                 }
-                out.entry.send_all(&messages, sum)
+                channel.entry.send_all(&messages, sum)
             }
         };
         let count = done.as_ref().map_or_else(|(count, _)| *count, |()| ends.len());
         let bytes = count.checked_sub(1).and_then(|last| ends.get(last)).map_or(0, |(end, _)| *end);
-        sum.refused += count * out.refusing.peers();
+        sum.refused += count * channel.refusing.peers();
         *last = Start { sequence: last.sequence + count as u64, timestamp_ns: plain.timestamp_ns };
         self.counts.count(count, bytes, sum.dropped - dropped);
         if payloads.capacity() > 2 * BYTES {
@@ -294,17 +295,17 @@ impl<C: Coding> Core<C> {
         let sequence = last.sequence;
         let _span = self.span(state, sequence).entered();
         let sent = match (state.groups.as_mut_slice(), &state.offered) {
-            ([only], None) if only.outs.len() == 1 => {
-                let out = &only.outs[0];
-                let mut loan = out.entry.port().reserve(only.last.wanted());
+            ([only], None) if only.channels.len() == 1 => {
+                let channel = &only.channels[0];
+                let mut loan = channel.entry.port().reserve(only.last.wanted());
                 let anchor = only.writing.encode::<C>(sequence, value, loan.buffer());
                 let anchor = anchor.map_err(PublishError::Encode)?;
                 only.last.note(&mut loan);
-                let plain = Envelope::data(out.channel, sequence, last.timestamp_ns);
+                let plain = Envelope::data(channel.id, sequence, last.timestamp_ns);
                 let envelope = Envelope { kind, key_hash, anchor, ..plain };
-                let sent = out.entry.commit(&envelope, loan).inspect_err(|_| only.writing.failed())?;
+                let sent = channel.entry.commit(&envelope, loan).inspect_err(|_| only.writing.failed())?;
                 state.last = last;
-                Sent { refused: out.refusing.peers(), ..sent }
+                Sent { refused: channel.refusing.peers(), ..sent }
             }
             _ => state.send_all(value, kind, key_hash, instance, last)?,
         };
@@ -319,8 +320,8 @@ impl<C: Coding> Core<C> {
         if let Some(entries) = entries {
             entries.iter().for_each(|entry| entry.settle());
         }
-        if let Some(pulse) = &self.pulse {
-            pulse.published();
+        if let Some(asserter) = &self.asserter {
+            asserter.published();
         }
     }
 
@@ -342,7 +343,9 @@ impl<C: Coding> Core<C> {
             let _span = self.span(state, last.sequence).entered();
             let encoded = match value {
                 Some(value) => state.encode_all(value, &envelope, Id128::ZERO)?,
-                None => state.groups.iter().map(|group| (group.outs[0].entry.port().reserve(0), None, None)).collect(),
+                None => {
+                    state.groups.iter().map(|group| (group.channels[0].entry.port().reserve(0), None, None)).collect()
+                }
             };
             before(last.sequence);
             (state.send_encoded(&envelope, encoded, last)?, state.to_settle())
@@ -360,7 +363,7 @@ impl<C: Coding> Core<C> {
     #[inline]
     #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "only spans have fields"))]
     fn span(&self, state: &Sending<C>, sequence: u64) -> Span {
-        span!(TRACE, "publish", topic = %self.topic, wire = %crate::spans::wires(state.outs().map(|out| &out.wire)), writer = %self.writer, sequence)
+        span!(TRACE, "publish", topic = %self.topic, wire = %crate::spans::wires(state.channels().map(|channel| &channel.wire)), writer = %self.writer, sequence)
     }
 
     /// Returns why no subscriber of the peer on a link can read the messages. `None` if the peer
@@ -387,7 +390,7 @@ impl<C: Coding> Core<C> {
     }
 
     pub(super) fn assert_liveliness(&self) -> Result<(), PublishError> {
-        self.pulse.as_ref().map_or(Ok(()), |pulse| pulse.assert()).map_err(PublishError::Engine)
+        self.asserter.as_ref().map_or(Ok(()), |asserter| asserter.assert()).map_err(PublishError::Engine)
     }
 
     /// Returns the key hash to send with a message, and the message's instance. Fails if the
@@ -402,7 +405,8 @@ impl<C: Coding> Core<C> {
         let key_hash = self.key_hash(state, value, kind)?;
         let instance = key_hash.unwrap_or_default();
         if let Some(offered) = &state.offered {
-            let history = state.groups.iter().flat_map(|group| &group.outs).find_map(|out| out.history.as_deref());
+            let history =
+                state.groups.iter().flat_map(|group| &group.channels).find_map(|channel| channel.history.as_deref());
             offered.admit(kind, instance, history).map_err(PublishError::Limit)?;
         }
         Ok((key_hash.filter(|_| kind != Kind::Data || state.hash_data), instance))
@@ -428,7 +432,7 @@ impl<C: Coding> Core<C> {
 
     /// The wires on which the publisher publishes, without those that it is leaving.
     pub(super) fn wires(&self) -> Vec<Wire> {
-        self.lock().outs().filter(|out| !out.leaving).map(|out| out.wire.clone()).collect()
+        self.lock().channels().filter(|channel| !channel.leaving).map(|channel| channel.wire.clone()).collect()
     }
 
     /// Publishes at these places from now on. Also publishes at the former places until all peers
@@ -436,7 +440,7 @@ impl<C: Coding> Core<C> {
     pub(super) fn move_to(&self, places: Vec<Place>, given: Option<Vec<Wire>>) -> Result<(), NodeError> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        if state.outs().any(|out| out.entry.is_closed()) {
+        if state.channels().any(|channel| channel.entry.is_closed()) {
             return Err(EngineError::Closed.into());
         }
         let endpoints: Vec<String> = places.iter().map(|place| place.entry.port().endpoint()).collect();
@@ -446,15 +450,19 @@ impl<C: Coding> Core<C> {
         }
         let mut opened = Vec::new();
         for place in places {
-            if state.outs().any(|out| Arc::ptr_eq(&out.entry, &place.entry) && out.wire.has_format_of(&place.wire)) {
+            if state
+                .channels()
+                .any(|channel| Arc::ptr_eq(&channel.entry, &place.entry) && channel.wire.has_format_of(&place.wire))
+            {
                 continue;
             }
             // Opened in a separate list, so that nothing changes if one of them fails.
-            let like = state.outs().find(|out| Arc::ptr_eq(&out.entry, &place.entry)).or(state.outs().next());
+            let like =
+                state.channels().find(|channel| Arc::ptr_eq(&channel.entry, &place.entry)).or(state.channels().next());
             let mut groups = Vec::new();
             if let Err(error) = self.announce().open(&mut groups, place, state.last, like) {
-                let opened = opened.iter().flat_map(|group: &Group<C::Encoder>| &group.outs);
-                opened.for_each(|out| out.close_without(state.outs()));
+                let opened = opened.iter().flat_map(|group: &Group<C::Encoder>| &group.channels);
+                opened.for_each(|channel| channel.close_without(state.channels()));
                 return Err(error);
             }
             opened.extend(groups);
@@ -484,19 +492,19 @@ impl<C: Coding> Core<C> {
         let mut ended: Vec<_> = state.forwards.extract_if(.., |(entry, _)| is_present(entry)).collect();
         ended.extend(state.take_replaced());
         let mut left = Vec::new();
-        for out in state.groups.iter_mut().flat_map(|group| &mut group.outs) {
-            let leaves = !is_present(&out.entry);
-            if leaves && !out.leaving {
-                left.push(out.entry.clone());
+        for channel in state.groups.iter_mut().flat_map(|group| &mut group.channels) {
+            let leaves = !is_present(&channel.entry);
+            if leaves && !channel.leaving {
+                left.push(channel.entry.clone());
             }
-            out.leaving = leaves;
+            channel.leaving = leaves;
         }
         for entry in left {
             if let Ok(channel) = self.announce().forward(&entry, endpoints.to_vec()) {
                 state.forwards.push((entry, channel));
             }
         }
-        if state.outs().any(|out| out.leaving) {
+        if state.channels().any(|channel| channel.leaving) {
             state.moving = Some(Instant::now() + MOVE_TIME);
             self.look_soon();
         }
@@ -514,16 +522,16 @@ impl<C: Coding> Core<C> {
         let mut status = PublisherStatus {
             dropped: self.counts.dropped(),
             deadlines_missed: deadline.map_or(0, |deadline| deadline.missed()),
-            liveliness_lost: self.pulse.as_ref().map_or(0, |pulse| pulse.lost()),
+            liveliness_lost: self.asserter.as_ref().map_or(0, |asserter| asserter.lost()),
             ..Default::default()
         };
-        for out in state.outs() {
-            let here = out.entry.status(out.channel);
+        for channel in state.channels() {
+            let here = channel.entry.status(channel.id);
             status.refusing += here.refusing;
             status.refused_total += here.refused_total;
             status.refusals.extend(here.refusals);
         }
-        let channels = state.channels();
+        let channels = state.channel_ids();
         drop(state);
         status.accepting = accepting(&channels).len();
         status
@@ -548,8 +556,8 @@ impl<C: Coding> Core<C> {
             state.closed = true;
             (std::mem::take(&mut state.groups), std::mem::take(&mut state.forwards))
         };
-        self.pulse.iter().for_each(|pulse| pulse.close());
-        groups.iter().flat_map(|group| &group.outs).for_each(Out::close);
+        self.asserter.iter().for_each(|asserter| asserter.close());
+        groups.iter().flat_map(|group| &group.channels).for_each(WriterChannel::close);
         self.inner.totals.end_sender(&self.counts);
         forwards.iter().for_each(|(entry, channel)| entry.retire(*channel));
     }
@@ -590,36 +598,36 @@ impl<C: Coding> Wake for Core<C> {
             self.look_soon();
         }
         drop(state);
-        for (out, left_behind) in left {
-            let from = out.entry.port().endpoint();
-            out.close();
+        for (channel, left_behind) in left {
+            let from = channel.entry.port().endpoint();
+            channel.close();
             self.inner.tell(&NodeEvent::Moved { topic: self.topic.clone(), from, left_behind });
         }
     }
 }
 
 impl<C: Coding> Sending<C> {
-    fn outs(&self) -> impl Iterator<Item = &Out> {
-        self.groups.iter().flat_map(|group| &group.outs)
+    fn channels(&self) -> impl Iterator<Item = &WriterChannel> {
+        self.groups.iter().flat_map(|group| &group.channels)
     }
 
     /// Whether data messages only have to be encoded once and sent at one endpoint.
     #[inline]
     fn is_simple(&self) -> bool {
-        self.plain && matches!(self.groups.as_slice(), [Group { outs, .. }] if outs.len() == 1)
+        self.plain && matches!(self.groups.as_slice(), [Group { channels, .. }] if channels.len() == 1)
     }
 
     /// Whether data messages are [simple](Sending::is_simple) and small, and the port gathers them.
     #[inline]
     fn gathers(&self) -> bool {
-        let only = self.groups.first().filter(|only| only.last.size <= SMALL && only.outs[0].gathering() > 0);
+        let only = self.groups.first().filter(|only| only.last.size <= SMALL && only.channels[0].gathering() > 0);
         only.is_some() && self.is_simple()
     }
 
     /// Returns the time of publication for the next message.
     #[inline]
     fn time_ns(&mut self) -> i64 {
-        let gathering = if self.is_simple() { self.groups[0].outs[0].gathering() } else { 0 };
+        let gathering = if self.is_simple() { self.groups[0].channels[0].gathering() } else { 0 };
         self.time.of(gathering)
     }
 
@@ -630,18 +638,18 @@ impl<C: Coding> Sending<C> {
         self.entries.iter().any(|entry| entry.settles()).then(|| self.entries.clone())
     }
 
-    fn channels(&self) -> Vec<(Arc<PortEntry>, ChannelId)> {
-        self.outs().map(|out| (out.entry.clone(), out.channel)).collect()
+    fn channel_ids(&self) -> Vec<(Arc<PortEntry>, ChannelId)> {
+        self.channels().map(|channel| (channel.entry.clone(), channel.id)).collect()
     }
 
     /// Adds groups. Merges a group into a present one with the same format.
     fn adopt(&mut self, opened: Vec<Group<C::Encoder>>) {
         for mut group in opened {
             let same = |other: &&mut Group<C::Encoder>| {
-                !other.writing.is_stream() && other.outs[0].wire.has_format_of(&group.outs[0].wire)
+                !other.writing.is_stream() && other.channels[0].wire.has_format_of(&group.channels[0].wire)
             };
             match self.groups.iter_mut().find(same) {
-                Some(other) => other.outs.append(&mut group.outs),
+                Some(other) => other.channels.append(&mut group.channels),
                 None => self.groups.push(group),
             }
         }
@@ -649,43 +657,49 @@ impl<C: Coding> Sending<C> {
 
     /// Removes and returns the channels that a later channel at the same endpoint replaces.
     fn take_replaced(&mut self) -> Vec<(Arc<PortEntry>, ChannelId)> {
-        let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channels();
-        let is_replaced =
-            |out: &Out| ports.iter().any(|(entry, channel)| Arc::ptr_eq(entry, &out.entry) && *channel > out.channel);
+        let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channel_ids();
+        let is_replaced = |channel: &WriterChannel| {
+            ports.iter().any(|(entry, id)| Arc::ptr_eq(entry, &channel.entry) && *id > channel.id)
+        };
         let is_replaced = &is_replaced;
-        let outs = self.groups.iter_mut().flat_map(|group| group.outs.extract_if(.., move |out| is_replaced(out)));
-        outs.map(|out| (out.entry, out.channel)).collect()
+        let channels =
+            self.groups.iter_mut().flat_map(|group| group.channels.extract_if(.., move |channel| is_replaced(channel)));
+        channels.map(|channel| (channel.entry, channel.id)).collect()
     }
 
     /// Removes the endpoints that are being left and whose peers have all followed, or if `all`,
     /// every endpoint that is being left. Returns each with the number of peers that have not
     /// followed.
-    fn leave(&mut self, all: bool) -> Vec<(Out, usize)> {
-        let staying: Vec<_> =
-            self.outs().filter(|out| !out.leaving).map(|out| (out.entry.clone(), out.channel)).collect();
+    fn leave(&mut self, all: bool) -> Vec<(WriterChannel, usize)> {
+        let staying: Vec<_> = self
+            .channels()
+            .filter(|channel| !channel.leaving)
+            .map(|channel| (channel.entry.clone(), channel.id))
+            .collect();
         let there = accepting(&staying);
         let mut left = Vec::new();
         for group in &mut self.groups {
-            let gone = group.outs.extract_if(.., |out| out.leaving && (all || out.behind(&there) == 0));
-            left.extend(gone.map(|out| {
-                let behind = out.behind(&there);
-                (out, behind)
+            let gone = group.channels.extract_if(.., |channel| channel.leaving && (all || channel.behind(&there) == 0));
+            left.extend(gone.map(|channel| {
+                let behind = channel.behind(&there);
+                (channel, behind)
             }));
         }
         self.changed();
-        if !self.outs().any(|out| out.leaving) {
+        if !self.channels().any(|channel| channel.leaving) {
             self.moving = None;
         }
         left
     }
 
     fn changed(&mut self) {
-        self.groups.retain(|group| !group.outs.is_empty());
-        self.entries = self.outs().map(|out| out.entry.clone()).collect();
-        *self.published.lock() = self.channels();
-        if let Some(pulse) = &self.pulse {
-            let channels = self.outs().filter_map(|out| Some((Arc::downgrade(&out.entry), out.pulse?)));
-            pulse.set_channels(channels.collect());
+        self.groups.retain(|group| !group.channels.is_empty());
+        self.entries = self.channels().map(|channel| channel.entry.clone()).collect();
+        *self.published.lock() = self.channel_ids();
+        if let Some(asserter) = &self.asserter {
+            let channels =
+                self.channels().filter_map(|channel| Some((Arc::downgrade(&channel.entry), channel.assertions?)));
+            asserter.set_channels(channels.collect());
         }
     }
 
@@ -708,8 +722,8 @@ impl<C: Coding> Sending<C> {
         {
             offered.published(kind, instance);
             if is_end(kind) {
-                let outs = self.groups.iter().flat_map(|group| &group.outs);
-                outs.filter_map(|out| out.history.as_ref()).for_each(|history| history.ended(instance));
+                let channels = self.groups.iter().flat_map(|group| &group.channels);
+                channels.filter_map(|channel| channel.history.as_ref()).for_each(|history| history.ended(instance));
             }
         }
         sum
@@ -800,7 +814,7 @@ impl<E> Group<E> {
         envelope: &Envelope<'_>,
         instance: Id128,
     ) -> Result<(Loan, Option<u64>, Option<KeptSample>), CodecError> {
-        let leader = &self.outs[self.outs.len() - 1];
+        let leader = &self.channels[self.channels.len() - 1];
         let mut loan = leader.entry.port().reserve(self.last.wanted());
         let anchor = self.writing.encode::<C>(envelope.sequence, value, loan.buffer())?;
         if envelope.kind != Kind::Data || leader.history.is_none() {
@@ -835,35 +849,22 @@ impl<E> Group<E> {
         loan: Loan,
         kept: Option<&KeptSample>,
     ) -> Vec<Result<Sent, crate::engine::EngineError>> {
-        let mut results = Vec::with_capacity(self.outs.len());
+        let mut results = Vec::with_capacity(self.channels.len());
         let mut loan = Some(loan);
-        for (at, out) in self.outs.iter().enumerate() {
-            let envelope = Envelope { channel: out.channel, ..*envelope };
-            let publishing = out.history.as_ref().map(|history| history.publishing());
-            let result = match loan.take_if(|_| at + 1 == self.outs.len()) {
-                Some(own) => out.entry.commit(&envelope, own),
-                None => out.entry.send(&envelope, loan.as_ref().map_or(&[], |loan| loan.payload())),
+        for (at, channel) in self.channels.iter().enumerate() {
+            let envelope = Envelope { channel: channel.id, ..*envelope };
+            let publishing = channel.history.as_ref().map(|history| history.publishing());
+            let result = match loan.take_if(|_| at + 1 == self.channels.len()) {
+                Some(own) => channel.entry.commit(&envelope, own),
+                None => channel.entry.send(&envelope, loan.as_ref().map_or(&[], |loan| loan.payload())),
             };
-            if let (Ok(_), Some(history), Some(sample)) = (&result, &out.history, kept) {
+            if let (Ok(_), Some(history), Some(sample)) = (&result, &channel.history, kept) {
                 history.keep(envelope.sequence, KeptSample { channel: history.channel(), ..sample.clone() });
             }
             drop(publishing);
-            results.push(result.map(|sent| Sent { refused: out.refusing.peers(), ..sent }));
+            results.push(result.map(|sent| Sent { refused: channel.refusing.peers(), ..sent }));
         }
         results
-    }
-}
-
-impl Out {
-    /// The number of peers at this endpoint that are not at the other endpoints. A relay answers
-    /// for nodes that have other ids there, so the numbers of their subscribers are compared
-    /// instead.
-    fn behind(&self, there: &std::collections::BTreeMap<Id128, usize>) -> usize {
-        let here = self.entry.accepting(self.channel);
-        let missing = || here.iter().filter(|(node, _)| !there.contains_key(node));
-        let wanted: usize = missing().map(|(_, subscribers)| subscribers).sum();
-        let others: usize = there.iter().filter(|(node, _)| !here.contains_key(node)).map(|(_, count)| count).sum();
-        if self.entry.port().relays() && others >= wanted { 0 } else { missing().count() }
     }
 }
 

@@ -158,7 +158,7 @@ pub struct LinkCounts {
 }
 
 /// The most topics, and the most links, in one message of statistics.
-const MOST: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 impl NodeStats {
     /// Returns the counts of a topic.
@@ -170,8 +170,8 @@ impl NodeStats {
     /// `omitted`.
     pub(crate) fn bounded(mut self) -> NodeStats {
         let (topics, links) = (self.topics.len(), self.links.len());
-        self.topics.truncate(MOST);
-        self.links.truncate(MOST);
+        self.topics.truncate(MAX_ENTRIES);
+        self.links.truncate(MAX_ENTRIES);
         let omitted = topics - self.topics.len() + links - self.links.len();
         self.omitted = u32::try_from(omitted).unwrap_or(u32::MAX);
         self

@@ -10,7 +10,7 @@ use polywire_core::{
 use super::route::RouteOf;
 use crate::{
     coding::Coding,
-    engine::Held,
+    engine::SharedPayload,
     node::{Slot, Source},
 };
 
@@ -64,13 +64,13 @@ impl Alive {
 }
 
 /// A channel that carries a writer's liveliness assertions.
-pub(super) struct PulseSlot<C: Coding> {
+pub(super) struct LivelinessReader<C: Coding> {
     pub(super) route: Arc<RouteOf<C>>,
     pub(super) writer: Id128,
 }
 
-impl<C: Coding> Slot for PulseSlot<C> {
-    fn deliver(&self, _: &Envelope<'_>, _: &[u8], _: usize, _: Option<Held<'_>>) {
+impl<C: Coding> Slot for LivelinessReader<C> {
+    fn deliver(&self, _: &Envelope<'_>, _: &[u8], _: usize, _: Option<SharedPayload<'_>>) {
         self.route.heard(self.writer);
     }
 

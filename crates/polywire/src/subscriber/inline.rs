@@ -23,7 +23,7 @@ pub(super) struct Inline<V> {
 }
 
 /// Exclusive access to the callback, for one call or several.
-pub(super) struct Calls<'a, V> {
+pub(super) struct CallbackGuard<'a, V> {
     inline: &'a Inline<V>,
     parts: MutexGuard<'a, Parts<V>>,
 }
@@ -40,16 +40,16 @@ impl<V> Inline<V> {
 
     /// Waits for exclusive access to the callback, which ends when the result is dropped.
     #[inline]
-    pub(super) fn calls(&self) -> Calls<'_, V> {
+    pub(super) fn lock(&self) -> CallbackGuard<'_, V> {
         let parts = self.parts.lock();
         self.running_on.store(here(), Ordering::Relaxed);
-        Calls { inline: self, parts }
+        CallbackGuard { inline: self, parts }
     }
 
     /// Calls the callback with a value that is already decoded.
     pub(super) fn give(&self, info: &Info, given: V, bytes: usize) {
-        let mut calls = self.calls();
-        let Some((callback, value)) = calls.parts.as_mut().filter(|_| self.is_open()) else { return };
+        let mut guard = self.lock();
+        let Some((callback, value)) = guard.parts.as_mut().filter(|_| self.is_open()) else { return };
         *value = Weighed::new(given, bytes);
         callback(&value.item, info);
     }
@@ -74,7 +74,7 @@ impl<V> Inline<V> {
     }
 }
 
-impl<V> Calls<'_, V> {
+impl<V> CallbackGuard<'_, V> {
     /// Decodes into the used value and calls the callback. `decode` returns the bytes by which the
     /// value grew. The next message gets a fresh value if this one has grown too large, if decoding
     /// fails, or if `again` is false.
@@ -99,7 +99,7 @@ impl<V> Calls<'_, V> {
     }
 }
 
-impl<V> Drop for Calls<'_, V> {
+impl<V> Drop for CallbackGuard<'_, V> {
     fn drop(&mut self) {
         self.inline.running_on.store(0, Ordering::Relaxed);
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The most ports to which a subscriber follows its topics, in addition to those of its wires.
-const MOST_FOLLOWED: usize = 16;
+const MAX_FOLLOWED: usize = 16;
 
 pub(super) struct Places {
     this: Weak<Places>,
@@ -124,8 +124,8 @@ impl Places {
             if state.uses(&entry) {
                 return None;
             }
-            if state.followed == MOST_FOLLOWED {
-                return Some(format!("the subscriber has followed {MOST_FOLLOWED} times already"));
+            if state.followed == MAX_FOLLOWED {
+                return Some(format!("the subscriber has followed {MAX_FOLLOWED} times already"));
             }
             state.followed += 1;
         }

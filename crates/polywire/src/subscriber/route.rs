@@ -23,11 +23,11 @@ use polywire_core::{
 
 use super::{
     Info, Sample, Subscribe,
-    alive::{Alive, PulseSlot},
+    alive::{Alive, LivelinessReader},
     inline::Inline,
     places::Places,
-    rules::{Held, Pending, Rules, Terms},
-    slot::{Arrival, Ruled, SlotOf},
+    rules::{Held, Pending, Rules, SampleTerms},
+    slot::{Arrival, ChannelQos, SlotOf},
     take::Take,
 };
 use crate::{
@@ -37,7 +37,7 @@ use crate::{
     delta::Arriving,
     engine::Properties,
     events::NodeEvent,
-    history::{self, Bringer, Passed, Writer},
+    history::{self, HistoryId, Released, Writer},
     node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members, random_id},
     qos,
     queue::{Drops, Queue, Tag, Weighed},
@@ -254,50 +254,50 @@ impl<C: Coding> RouteOf<C> {
 
     /// Passes a decoded message on, or holds it back while its writer's history is missing.
     pub(super) fn take(&self, arrival: Arrival<C::Value>) {
-        let (decoded, ruled) = arrival.into_parts();
+        let (decoded, channel_qos) = arrival.into_parts();
         let item = match decoded {
             Ok(Some(item)) => item,
             Ok(None) => return,
             Err(reason) => return self.tell_undecodable(&reason),
         };
-        let Some(ruled) = ruled else { return self.give(item.0, Id128::ZERO) };
-        let Some(writer) = ruled.gate() else { return self.hand_on([item]) };
+        let Some(channel_qos) = channel_qos else { return self.give(item.0, Id128::ZERO) };
+        let Some(writer) = channel_qos.barrier_writer() else { return self.hand_on([item]) };
         let (number, bytes) = (item.0.info.sequence, item.0.bytes);
         let room = self.room();
-        let mut gates = self.rules.gates_unless(|gates| gates.is_crowded(writer, room));
-        let (passed, gave_up) = gates.published(writer, number, item, bytes, room);
-        drop(gates);
+        let mut barriers = self.rules.barriers_unless(|barriers| barriers.is_crowded(writer, room));
+        let (released, gave_up) = barriers.published(writer, number, item, bytes, room);
+        drop(barriers);
         if gave_up {
             self.tell_history_missed(writer.0);
         }
-        self.pass(writer, passed);
+        self.pass(writer, released);
     }
 
     /// Passes a sample of a history on, in order.
-    pub(super) fn replayed(&self, writer: Writer, from: Bringer, published: u64, item: Held<C::Value>) {
-        let mut gates = self.rules.gates_unless(|gates| gates.is_busy(writer));
-        let passed = gates.replayed(writer, from, published, item);
-        drop(gates);
-        self.pass(writer, passed);
+    pub(super) fn replayed(&self, writer: Writer, from: HistoryId, published: u64, item: Held<C::Value>) {
+        let mut barriers = self.rules.barriers_unless(|barriers| barriers.is_busy(writer));
+        let released = barriers.replayed(writer, from, published, item);
+        drop(barriers);
+        self.pass(writer, released);
     }
 
     /// Counts missing messages as lost, except those that the writer's history may still bring.
     #[inline]
-    pub(super) fn tell_missing(&self, ruled: Option<&Ruled>, missing: Missing) {
+    pub(super) fn tell_missing(&self, channel_qos: Option<&ChannelQos>, missing: Missing) {
         if missing.count > 0 {
-            let gate = ruled.and_then(Ruled::gate);
-            self.tell_lost(gate.map_or(missing.count, |writer| self.rules.gates().missing(writer, missing)));
+            let writer = channel_qos.and_then(ChannelQos::barrier_writer);
+            self.tell_lost(writer.map_or(missing.count, |writer| self.rules.barriers().missing(writer, missing)));
         }
     }
 
     /// Passes on the messages that waited for a history and those that arrive behind them
     /// meanwhile, and counts as lost the messages that the history did not bring.
-    pub(super) fn pass(&self, writer: Writer, passed: Passed<Held<C::Value>>) {
-        self.tell_lost(passed.lost);
-        let mut items = passed.items;
+    pub(super) fn pass(&self, writer: Writer, released: Released<Held<C::Value>>) {
+        self.tell_lost(released.lost);
+        let mut items = released.items;
         while !items.is_empty() {
             self.hand_on(items);
-            items = self.rules.gates().handed(writer);
+            items = self.rules.barriers().handed(writer);
             self.rules.handed.notify_all();
         }
     }
@@ -382,9 +382,9 @@ impl<C: Coding> RouteOf<C> {
     }
 
     /// Handles the end of a writer's channel. `broke` is true if its link has ended.
-    pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: Terms, writer: Writer, broke: bool) {
-        let passed = self.rules.gates().close(writer, broke);
-        self.pass(writer, passed);
+    pub(super) fn writer_closed(&self, source: &Arc<Source>, terms: SampleTerms, writer: Writer, broke: bool) {
+        let released = self.rules.barriers().close(writer, broke);
+        self.pass(writer, released);
         self.tell_orphans(source, self.rules.closed(terms.writer));
     }
 
@@ -402,7 +402,7 @@ impl<C: Coding> RouteOf<C> {
                 instance: Some(InstanceState::NoWriters),
                 source: source.clone(),
             };
-            let terms = Terms::of(source.announcement.writer, &Offer::default());
+            let terms = SampleTerms::of(source.announcement.writer, &Offer::default());
             self.give(Pending { value: self.coding.default_value(), info, bytes: 0, terms }, instance);
         }
     }
@@ -449,7 +449,7 @@ impl<C: Coding> RouteOf<C> {
     }
 
     /// Handles the engine's report whether a writer is alive.
-    pub(super) fn lives(&self, source: &Arc<Source>, is_alive: bool) {
+    pub(super) fn liveliness_changed(&self, source: &Arc<Source>, is_alive: bool) {
         let writer = source.announcement.writer;
         if is_alive {
             return self.heard(writer);
@@ -514,13 +514,13 @@ impl<C: Coding> Wake for RouteOf<C> {
         self.rules.missed().into_iter().for_each(|instance| self.tell_missed(instance));
         self.lapse();
         self.writers.give_up(clock::now(), |missing, arrival| {
-            self.tell_missing(arrival.ruled(), missing);
+            self.tell_missing(arrival.qos(), missing);
             self.take(arrival);
         });
-        let late = self.rules.gates().give_up(clock::now());
-        for (writer, passed) in late {
+        let late = self.rules.barriers().give_up(clock::now());
+        for (writer, released) in late {
             self.tell_history_missed(writer.0);
-            self.pass(writer, passed);
+            self.pass(writer, released);
         }
         if let Delivery::Queued(queue) = &self.delivery {
             queue.wake();
@@ -554,7 +554,7 @@ impl<C: Coding> Route for RouteOf<C> {
     }
 
     fn concerns(&self, announced: &Announcement, offer: &Offer) -> bool {
-        let waits = |writer| self.rules.gates().is_waiting((writer, announced.incarnation));
+        let waits = |writer| self.rules.barriers().is_waiting((writer, announced.incarnation));
         partitions_match(&offer.qos, &self.qos) && offer.history_of.is_none_or(waits)
     }
 
@@ -587,7 +587,7 @@ impl<C: Coding> Route for RouteOf<C> {
     ) -> Result<Arc<dyn Slot>, String> {
         let route = self.this.upgrade().ok_or("the subscriber is going")?;
         if let Some(writer) = offer.liveliness_of {
-            return Ok(Arc::new(PulseSlot { route, writer }));
+            return Ok(Arc::new(LivelinessReader { route, writer }));
         }
         qos::matched(&offer.qos, &self.qos, medium.reliable)?;
         let source = Arc::new(source.clone());
@@ -643,7 +643,7 @@ impl<C: Coding> Route for RouteOf<C> {
         let mismatch = Mismatch { writer: *writer, type_name: type_name.clone(), reason: reason.into() };
         self.counts.mismatches().push(mismatch);
         if let Some(writer) = Offer::parse(offer).ok().and_then(|offer| offer.history_of) {
-            self.rules.gates().refuse((writer, *incarnation), history::bringer(source));
+            self.rules.barriers().refuse((writer, *incarnation), history::history_id(source));
         }
         if let Delivery::Handed(taker) = &self.delivery {
             taker.refused(reason);

@@ -13,7 +13,7 @@ use polywire_core::{
 use crate::{
     clock,
     coding::{Coding, KeyHash},
-    history::{self, Gates},
+    history::{self, HistoryBarriers},
     writers,
 };
 
@@ -21,19 +21,19 @@ use super::Info;
 
 /// The parts of a writer's offer that apply to each of its samples.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct SampleTerms {
     pub(super) writer: Id128,
     strength: i32,
     lifespan: Option<Duration>,
 }
 
-impl Terms {
-    pub(super) fn of(writer: Id128, offer: &Offer) -> Terms {
+impl SampleTerms {
+    pub(super) fn of(writer: Id128, offer: &Offer) -> SampleTerms {
         let strength = match offer.qos.ownership {
             Ownership::Exclusive { strength } => strength,
             Ownership::Shared => 0,
         };
-        Terms { writer, strength, lifespan: offer.qos.lifespan }
+        SampleTerms { writer, strength, lifespan: offer.qos.lifespan }
     }
 
     pub(super) fn lifespan(&self) -> Option<Duration> {
@@ -47,7 +47,7 @@ pub(super) struct Pending<V> {
     pub(super) info: Info,
     /// The bytes of memory that the message takes.
     pub(super) bytes: usize,
-    pub(super) terms: Terms,
+    pub(super) terms: SampleTerms,
 }
 
 /// A message that may be held back, and its instance.
@@ -58,7 +58,7 @@ pub(super) struct Rules<V> {
     /// Whether instances are distinguished.
     pub(super) by_instance: bool,
     state: Mutex<State<V>>,
-    gates: Mutex<Gates<Held<V>>>,
+    barriers: Mutex<HistoryBarriers<Held<V>>>,
     /// Notified when messages that were held have been passed on.
     pub(super) handed: Condvar,
 }
@@ -87,7 +87,7 @@ impl<V> Rules<V> {
         Rules {
             by_instance: instances || rule_samples(qos),
             state: Mutex::new(state),
-            gates: Mutex::default(),
+            barriers: Mutex::default(),
             handed: Condvar::new(),
         }
     }
@@ -168,7 +168,7 @@ impl<V> Rules<V> {
     /// the time at which the next lease lapses.
     pub(super) fn wake_at(&self, is_holding: bool, lease: Option<Duration>) -> Option<Duration> {
         let holding = is_holding.then(|| clock::now().saturating_add(writers::LOOK_EVERY));
-        let waiting = self.gates().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
+        let waiting = self.barriers().is_any_waiting().then(|| clock::now().saturating_add(history::PATIENCE));
         let mut state = self.lock();
         let next = state.admission.next_deadline().into_iter().chain(waiting).chain(holding).chain(lease).min()?;
         if state.wakes.is_some_and(|wakes| wakes <= next) {
@@ -178,16 +178,19 @@ impl<V> Rules<V> {
         Some(next)
     }
 
-    /// Locks the gates, and waits while `is_busy` returns true: other threads are passing messages
-    /// on.
-    pub(super) fn gates_unless(&self, is_busy: impl Fn(&Gates<Held<V>>) -> bool) -> MutexGuard<'_, Gates<Held<V>>> {
-        let mut gates = self.gates();
-        self.handed.wait_while(&mut gates, |gates| is_busy(gates));
-        gates
+    /// Locks the barriers, and waits while `is_busy` returns true: other threads are passing
+    /// messages on.
+    pub(super) fn barriers_unless(
+        &self,
+        is_busy: impl Fn(&HistoryBarriers<Held<V>>) -> bool,
+    ) -> MutexGuard<'_, HistoryBarriers<Held<V>>> {
+        let mut barriers = self.barriers();
+        self.handed.wait_while(&mut barriers, |barriers| is_busy(barriers));
+        barriers
     }
 
-    pub(super) fn gates(&self) -> MutexGuard<'_, Gates<Held<V>>> {
-        self.gates.lock()
+    pub(super) fn barriers(&self) -> MutexGuard<'_, HistoryBarriers<Held<V>>> {
+        self.barriers.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<V>> {

@@ -15,22 +15,22 @@ use polywire_core::{
 
 use super::{
     Info, Sample,
-    inline::Calls,
+    inline::CallbackGuard,
     route::{Delivery, RouteOf},
-    rules::{Pending, Terms},
+    rules::{Pending, SampleTerms},
     take::{Take, Wanted},
 };
 use crate::{
     clock,
     coding::Coding,
     delta::Arriving,
-    engine::{Held, Properties},
-    history::{self, Bringer, Writer},
+    engine::{Properties, SharedPayload},
+    history::{self, HistoryId, Writer},
     node::{Slot, Source},
     queue::Weighed,
     replayed::{Part, REPLAYED},
     spans::{Span, span},
-    writers::{Follow, Missing, Turn},
+    writers::{Disposition, Follow, Missing},
 };
 
 /// The number of messages at the beginning of a channel whose latency is measured.
@@ -52,7 +52,7 @@ pub(super) struct SlotOf<C: Coding> {
     /// messages are handed to another part of this crate.
     follow: Option<Follow<Arrival<C::Value>>>,
     /// `None` if no policy concerns the channel's messages.
-    ruled: Option<Ruled>,
+    qos: Option<ChannelQos>,
     /// Whether the writer has a lease.
     leased: bool,
     /// Whether each message is a sign of life for the writer's lease.
@@ -68,7 +68,7 @@ pub(super) struct SlotOf<C: Coding> {
 /// A decoded message that waits for earlier ones on other channels, or why it cannot be read.
 pub(super) struct Arrival<V> {
     decoded: Result<Decoded<V>, String>,
-    ruled: Option<Ruled>,
+    qos: Option<ChannelQos>,
 }
 
 /// A decoded message and its instance. `None` if it cannot be decoded and the history brings it.
@@ -76,13 +76,13 @@ type Decoded<V> = Option<(Pending<V>, Id128)>;
 
 /// The properties of a channel that concern quality of service.
 #[derive(Clone, Copy)]
-pub(super) struct Ruled {
-    terms: Terms,
+pub(super) struct ChannelQos {
+    terms: SampleTerms,
     writer: Writer,
     /// Identifies the channel, if it carries the writer's history.
-    history: Option<Bringer>,
+    history: Option<HistoryId>,
     /// Whether the writer's messages wait for its history.
-    gated: bool,
+    has_barrier: bool,
 }
 
 impl<C: Coding> SlotOf<C> {
@@ -96,7 +96,7 @@ impl<C: Coding> SlotOf<C> {
     ) -> Arc<dyn Slot> {
         let default_bytes = size_of::<Sample<C::Value>>().saturating_add(C::value_bytes(&decoder));
         let is_history = offer.history_of.is_some();
-        let ruled = Ruled::of(&route, &source, offer);
+        let qos = ChannelQos::of(&route, &source, offer);
         if let Some(writer) = offer.history_of {
             // The samples are attributed to the writer whose history the channel carries.
             let announcement = Announcement { writer, ..Announcement::clone(&source.announcement) };
@@ -106,10 +106,10 @@ impl<C: Coding> SlotOf<C> {
         let follow =
             (!is_history && !is_handed).then(|| Follow::new(&route.writers, &source.announcement, medium.ordered));
         let follow = follow.map(|follow| follow.with_gaps(offer.has_gaps));
-        if let Some(ruled) = ruled.as_ref().filter(|_| !is_history) {
-            route.rules.opened(ruled.terms.writer);
-            if ruled.gated {
-                route.rules.gates().open(ruled.writer, clock::now(), offer.has_gaps);
+        if let Some(qos) = qos.as_ref().filter(|_| !is_history) {
+            route.rules.opened(qos.terms.writer);
+            if qos.has_barrier {
+                route.rules.barriers().open(qos.writer, clock::now(), offer.has_gaps);
                 route.arm();
             }
         }
@@ -127,7 +127,7 @@ impl<C: Coding> SlotOf<C> {
             stream,
             source,
             follow,
-            ruled,
+            qos,
             leased: leased.is_some(),
             asserted: leased.is_some() && !offer.lease_told,
             history_changed: AtomicBool::new(false),
@@ -144,14 +144,14 @@ impl<C: Coding> SlotOf<C> {
         envelope: &Envelope<'_>,
         payload: &[u8],
         info: Info,
-        held: Option<Held<'_>>,
+        shared: Option<SharedPayload<'_>>,
     ) {
         let value = match taker.wants(envelope) {
             Wanted::Nothing => return,
             Wanted::Envelope => None,
             Wanted::Value => {
                 let mut value = self.route.coding.default_value();
-                Some(self.decode(envelope, payload, held, &mut value).map(|_| value))
+                Some(self.decode(envelope, payload, shared, &mut value).map(|_| value))
             }
         };
         if let Some(Err(reason)) = &value {
@@ -164,16 +164,16 @@ impl<C: Coding> SlotOf<C> {
     #[cold]
     fn replay(
         &self,
-        (writer, from): (Writer, Bringer),
+        (writer, from): (Writer, HistoryId),
         envelope: &Envelope<'_>,
         payload: &[u8],
         mut info: Info,
     ) -> Result<(), String> {
         match Part::of(envelope).ok_or("a message of a history does not say what it is")? {
-            Part::Begin(replay, ids) => self.route.rules.gates().begin(writer, from, replay, ids),
+            Part::Begin(replay, ids) => self.route.rules.barriers().begin(writer, from, replay, ids),
             Part::End => {
-                let passed = self.route.rules.gates().complete(writer, from);
-                self.route.pass(writer, passed);
+                let released = self.route.rules.barriers().complete(writer, from);
+                self.route.pass(writer, released);
                 self.history_changed.store(true, Ordering::Relaxed);
                 // Wakes the subscriber now: this slot may be dropped before the link calls
                 // `drained`.
@@ -196,18 +196,18 @@ impl<C: Coding> SlotOf<C> {
         envelope: &Envelope<'_>,
         payload: &[u8],
         info: Info,
-        held: Option<Held<'_>>,
+        shared: Option<SharedPayload<'_>>,
     ) -> Result<Decoded<C::Value>, String> {
         let (mut value, has) = match &self.route.delivery {
             Delivery::Queued(queue) => queue.spare().map(|spare| (spare.item, spare.bytes)),
             Delivery::Inline(_) | Delivery::Handed(_) => None,
         }
         .unwrap_or_else(|| (self.route.coding.default_value(), self.default_bytes));
-        let gated = self.ruled.filter(|ruled| ruled.gated && ruled.history.is_none());
-        let grown = match (self.decode(envelope, payload, held, &mut value), gated) {
+        let behind_barrier = self.qos.filter(|qos| qos.has_barrier && qos.history.is_none());
+        let grown = match (self.decode(envelope, payload, shared, &mut value), behind_barrier) {
             // The history has the message, in a form that refers to no other message.
-            (Err(_), Some(ruled)) if self.needs_key_frame() => {
-                if self.route.rules.gates().missed(ruled.writer, clock::now()) {
+            (Err(_), Some(qos)) if self.needs_key_frame() => {
+                if self.route.rules.barriers().missed(qos.writer, clock::now()) {
                     self.history_changed.store(true, Ordering::Relaxed);
                     self.route.arm();
                 }
@@ -215,12 +215,13 @@ impl<C: Coding> SlotOf<C> {
             }
             (decoded, _) => decoded?,
         };
-        let instance = match self.ruled {
+        let instance = match self.qos {
             Some(_) => self.route.rules.instance(&self.route.coding, envelope, payload.is_empty(), &value),
             None => Id128::ZERO,
         };
-        let terms =
-            self.ruled.map_or_else(|| Terms::of(self.source.announcement.writer, &Offer::default()), |r| r.terms);
+        let terms = self
+            .qos
+            .map_or_else(|| SampleTerms::of(self.source.announcement.writer, &Offer::default()), |qos| qos.terms);
         Ok(Some((Pending { value, info, bytes: has.saturating_add(grown), terms }, instance)))
     }
 
@@ -245,26 +246,26 @@ impl<C: Coding> SlotOf<C> {
         envelope: &Envelope<'_>,
         payload: &[u8],
         info: Info,
-        held: Option<Held<'_>>,
+        shared: Option<SharedPayload<'_>>,
     ) -> Result<(), String> {
-        match (&self.ruled, &self.route.delivery) {
+        match (&self.qos, &self.route.delivery) {
             (_, Delivery::Handed(taker)) => {
-                self.hand(&**taker, envelope, payload, info, held);
+                self.hand(&**taker, envelope, payload, info, shared);
                 Ok(())
             }
-            (Some(ruled), _) => {
-                let decoded = self.decoded(envelope, payload, info, held)?;
-                self.route.take(Arrival { decoded: Ok(decoded), ruled: Some(*ruled) });
+            (Some(qos), _) => {
+                let decoded = self.decoded(envelope, payload, info, shared)?;
+                self.route.take(Arrival { decoded: Ok(decoded), qos: Some(*qos) });
                 Ok(())
             }
-            (None, Delivery::Inline(inline)) => self.call(&mut inline.calls(), envelope, payload, &info, held),
+            (None, Delivery::Inline(inline)) => self.call(&mut inline.lock(), envelope, payload, &info, shared),
             (None, Delivery::Queued(queue)) => {
                 // A used value keeps its allocated memory.
                 let (mut value, has) = match queue.spare() {
                     Some(Weighed { item, bytes, .. }) => (item, bytes),
                     None => (self.route.coding.default_value(), self.default_bytes),
                 };
-                self.decode(envelope, payload, held, &mut value).map(|grown| {
+                self.decode(envelope, payload, shared, &mut value).map(|grown| {
                     let bytes = has.saturating_add(grown);
                     let dropped = queue.push(Weighed::new(Sample { value, info }, bytes));
                     if !dropped.is_empty() {
@@ -279,15 +280,15 @@ impl<C: Coding> SlotOf<C> {
     #[inline]
     fn call(
         &self,
-        calls: &mut Calls<'_, C::Value>,
+        callback: &mut CallbackGuard<'_, C::Value>,
         envelope: &Envelope<'_>,
         payload: &[u8],
         info: &Info,
-        held: Option<Held<'_>>,
+        shared: Option<SharedPayload<'_>>,
     ) -> Result<(), String> {
-        calls.call(
+        callback.call(
             info,
-            |value| self.decode(envelope, payload, held, value),
+            |value| self.decode(envelope, payload, shared, value),
             || self.route.coding.default_value(),
             !self.route.shares,
         )
@@ -297,7 +298,7 @@ impl<C: Coding> SlotOf<C> {
     /// checked. Otherwise does nothing and returns false.
     #[inline]
     fn call_together(&self, messages: &[(Envelope<'_>, &[u8])]) -> bool {
-        let (Delivery::Inline(inline), None, None) = (&self.route.delivery, &self.ruled, &self.stream) else {
+        let (Delivery::Inline(inline), None, None) = (&self.route.delivery, &self.qos, &self.stream) else {
             return false;
         };
         let (Some(follow), [(first, _), .., (last, _)]) = (&self.follow, messages) else { return false };
@@ -305,21 +306,21 @@ impl<C: Coding> SlotOf<C> {
         if !numbered.all(|(number, (next, _))| next.sequence == number && next.extensions.is_empty()) {
             return false;
         }
-        let Some(missing) = follow.came_together(first.sequence, last.sequence) else { return false };
+        let Some(missing) = follow.on_messages(first.sequence, last.sequence) else { return false };
         if self.asserted {
             self.route.heard(self.source.announcement.writer);
         }
         self.tell_missing(missing);
-        let (mut calls, mut info) = (inline.calls(), self.info(first, 0));
+        let (mut callback, mut info) = (inline.lock(), self.info(first, 0));
         for (envelope, payload) in messages {
             let _span = self.span(envelope).entered();
             self.measure(envelope);
             info.set(envelope, payload.len());
-            if let Err(reason) = self.call(&mut calls, envelope, payload, &info, None) {
+            if let Err(reason) = self.call(&mut callback, envelope, payload, &info, None) {
                 self.route.tell_undecodable(&reason);
             }
         }
-        drop(calls);
+        drop(callback);
         if follow.done(last.sequence) {
             self.release();
         }
@@ -333,7 +334,7 @@ impl<C: Coding> SlotOf<C> {
             Ok(Some((pending, _))) => pending.bytes,
             _ => 0,
         };
-        follow.hold(sequence, Arrival { decoded, ruled: self.ruled }, bytes, self.route.room());
+        follow.hold(sequence, Arrival { decoded, qos: self.qos }, bytes, self.route.room());
         self.release();
         self.route.arm();
     }
@@ -355,7 +356,7 @@ impl<C: Coding> SlotOf<C> {
 
     #[inline]
     fn tell_missing(&self, missing: Missing) {
-        self.route.tell_missing(self.ruled.as_ref(), missing);
+        self.route.tell_missing(self.qos.as_ref(), missing);
     }
 
     fn info(&self, envelope: &Envelope<'_>, wire_bytes: usize) -> Info {
@@ -392,7 +393,7 @@ impl<C: Coding> SlotOf<C> {
         &self,
         envelope: &Envelope<'_>,
         payload: &[u8],
-        held: Option<Held<'_>>,
+        shared: Option<SharedPayload<'_>>,
         value: &mut C::Value,
     ) -> Result<usize, String> {
         match envelope.kind {
@@ -402,7 +403,7 @@ impl<C: Coding> SlotOf<C> {
             }
             _ if self.stream.is_some() => self.decode_delta(envelope, payload, value),
             _ if self.route.shares => {
-                let (message, kept) = shared(payload, held);
+                let (message, kept) = share(payload, shared);
                 let grown = C::decode_measured(&self.decoder, Payload::Shared(&message), value);
                 grown.map(|grown| grown.saturating_add(kept)).map_err(|e| e.to_string())
             }
@@ -423,35 +424,36 @@ impl<C: Coding> SlotOf<C> {
 
 impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
-    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, held: Option<Held<'_>>) {
+    fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, shared: Option<SharedPayload<'_>>) {
         let _span = self.span(envelope).entered();
         self.measure(envelope);
         if self.asserted {
             self.route.heard(self.source.announcement.writer);
         }
         let sequence = envelope.sequence;
-        let turn = self.follow.as_ref().map_or(Turn::Now(Missing::default()), |follow| follow.came(sequence));
+        let disposition =
+            self.follow.as_ref().map_or(Disposition::Deliver(Missing::default()), |follow| follow.on_message(sequence));
         let not_understood = envelope.extensions.not_understood(self.known_extensions());
         let refused = not_understood.map(|id| format!("extension {id} is required but not supported"));
         let info = self.info(envelope, wire_bytes);
-        let result = match (turn, refused, &self.follow) {
-            (Turn::Later, refused, Some(follow)) => {
-                let decoded = refused.map_or_else(|| self.decoded(envelope, payload, info, held), Err);
+        let result = match (disposition, refused, &self.follow) {
+            (Disposition::Hold, refused, Some(follow)) => {
+                let decoded = refused.map_or_else(|| self.decoded(envelope, payload, info, shared), Err);
                 return self.hold(follow, sequence, decoded);
             }
-            (Turn::Now(missing), refused, _) => {
+            (Disposition::Deliver(missing), refused, _) => {
                 self.tell_missing(missing);
-                let replayed = self.ruled.and_then(|ruled| Some((ruled.writer, ruled.history?)));
+                let replayed = self.qos.and_then(|qos| Some((qos.writer, qos.history?)));
                 match (refused, replayed) {
                     (Some(reason), _) => Err(reason),
                     (None, Some(replayed)) => self.replay(replayed, envelope, payload, info),
-                    (None, None) => self.deliver_now(envelope, payload, info, held),
+                    (None, None) => self.deliver_now(envelope, payload, info, shared),
                 }
             }
             // A duplicate is decoded all the same: later messages of a stateful format may refer to
             // it.
             (_, None, _) if self.stream.is_some() => {
-                return drop(self.decoded(envelope, payload, info, held));
+                return drop(self.decoded(envelope, payload, info, shared));
             }
             _ => return,
         };
@@ -479,16 +481,16 @@ impl<C: Coding> Slot for SlotOf<C> {
     }
 
     fn is_auxiliary(&self) -> bool {
-        self.ruled.is_some_and(|ruled| ruled.history.is_some())
+        self.qos.is_some_and(|qos| qos.history.is_some())
     }
 
     fn wants_history(&self) -> bool {
-        let waits = |ruled: Ruled| ruled.gated && self.route.rules.gates().is_waiting(ruled.writer);
-        self.ruled.is_some_and(|ruled| ruled.history.is_none() && waits(ruled))
+        let waits = |qos: ChannelQos| qos.has_barrier && self.route.rules.barriers().is_waiting(qos.writer);
+        self.qos.is_some_and(|qos| qos.history.is_none() && waits(qos))
     }
 
-    fn is_gated(&self) -> bool {
-        self.ruled.is_some_and(|ruled| ruled.gated || ruled.history.is_some())
+    fn has_barrier(&self) -> bool {
+        self.qos.is_some_and(|qos| qos.has_barrier || qos.history.is_some())
     }
 
     fn history_changed(&self) -> bool {
@@ -496,30 +498,30 @@ impl<C: Coding> Slot for SlotOf<C> {
     }
 
     fn needs_key_frame(&self) -> bool {
-        if let Some(ruled) = self.ruled.filter(|ruled| ruled.history.is_some()) {
-            return self.route.rules.gates().is_waiting(ruled.writer);
+        if let Some(qos) = self.qos.filter(|qos| qos.history.is_some()) {
+            return self.route.rules.barriers().is_waiting(qos.writer);
         }
         self.stream.as_ref().is_some_and(Arriving::needs_key_frame)
     }
 
     fn undecodable(&self, sequence: u64, reason: &dyn ToString) {
         let Some(follow) = &self.follow else { return self.route.tell_undecodable(reason) };
-        match follow.came(sequence) {
-            Turn::Now(missing) => {
+        match follow.on_message(sequence) {
+            Disposition::Deliver(missing) => {
                 self.tell_missing(missing);
                 self.route.tell_undecodable(reason);
                 if follow.done(sequence) {
                     self.release();
                 }
             }
-            Turn::Later => self.hold(follow, sequence, Err(reason.to_string())),
-            Turn::Never => {}
+            Disposition::Hold => self.hold(follow, sequence, Err(reason.to_string())),
+            Disposition::Drop => {}
         }
     }
 
     fn lost(&self, sequence: u64, count: u64) {
         if let Some(follow) = &self.follow {
-            self.tell_missing(follow.told(sequence, count));
+            self.tell_missing(follow.on_loss_report(sequence, count));
             self.release();
         }
     }
@@ -530,9 +532,9 @@ impl<C: Coding> Slot for SlotOf<C> {
         }
     }
 
-    fn lives(&self, is_alive: bool) {
+    fn liveliness_changed(&self, is_alive: bool) {
         if self.leased {
-            self.route.lives(&self.source, is_alive);
+            self.route.liveliness_changed(&self.source, is_alive);
         }
     }
 
@@ -557,12 +559,12 @@ impl<C: Coding> Drop for SlotOf<C> {
         if let Delivery::Handed(taker) = &self.route.delivery {
             taker.closed(&self.source);
         }
-        let Some(ruled) = self.ruled else { return };
-        match ruled.history {
-            Some(from) => self.route.rules.gates().leave(ruled.writer, from),
+        let Some(qos) = self.qos else { return };
+        match qos.history {
+            Some(from) => self.route.rules.barriers().leave(qos.writer, from),
             None => {
                 let broke = self.broke.load(Ordering::Relaxed);
-                self.route.writer_closed(&self.source, ruled.terms, ruled.writer, broke);
+                self.route.writer_closed(&self.source, qos.terms, qos.writer, broke);
                 self.drained();
             }
         }
@@ -570,41 +572,41 @@ impl<C: Coding> Drop for SlotOf<C> {
 }
 
 impl<V> Arrival<V> {
-    pub(super) fn ruled(&self) -> Option<&Ruled> {
-        self.ruled.as_ref()
+    pub(super) fn qos(&self) -> Option<&ChannelQos> {
+        self.qos.as_ref()
     }
 
-    pub(super) fn into_parts(self) -> (Result<Decoded<V>, String>, Option<Ruled>) {
-        (self.decoded, self.ruled)
+    pub(super) fn into_parts(self) -> (Result<Decoded<V>, String>, Option<ChannelQos>) {
+        (self.decoded, self.qos)
     }
 }
 
-impl Ruled {
+impl ChannelQos {
     /// Returns the writer if its messages wait for its history.
-    pub(super) fn gate(&self) -> Option<Writer> {
-        self.gated.then_some(self.writer)
+    pub(super) fn barrier_writer(&self) -> Option<Writer> {
+        self.has_barrier.then_some(self.writer)
     }
 
-    fn of<C: Coding>(route: &RouteOf<C>, source: &Source, offer: &Offer) -> Option<Ruled> {
+    fn of<C: Coding>(route: &RouteOf<C>, source: &Source, offer: &Offer) -> Option<ChannelQos> {
         let announced = &source.announcement;
-        let gated = route.wants_history(offer);
-        let history = offer.history_of.map(|_| history::bringer(source));
+        let has_barrier = route.wants_history(offer);
+        let history = offer.history_of.map(|_| history::history_id(source));
         let writer = offer.history_of.unwrap_or(announced.writer);
-        let terms = Terms::of(writer, offer);
-        let ruled = Ruled { terms, writer: (writer, announced.incarnation), history, gated };
-        (gated || history.is_some() || route.rules.by_instance || terms.lifespan().is_some()).then_some(ruled)
+        let terms = SampleTerms::of(writer, offer);
+        let qos = ChannelQos { terms, writer: (writer, announced.incarnation), history, has_barrier };
+        (has_barrier || history.is_some() || route.rules.by_instance || terms.lifespan().is_some()).then_some(qos)
     }
 }
 
 /// A value keeps the receive buffer if the payload is at least this fraction of it (1 / 8).
 /// Otherwise the payload is copied once, as a whole.
-const HELD_PART: usize = 8;
+const SHARED_PART: usize = 8;
 
 /// Returns the payload in a form that values can refer to, and the number of other bytes in its
 /// buffer.
-fn shared(payload: &[u8], held: Option<Held<'_>>) -> (SharedBytes, usize) {
-    match held.filter(|held| held.buffer_bytes() <= HELD_PART * payload.len()) {
-        Some(held) => (held.keep(), held.buffer_bytes().saturating_sub(payload.len())),
+fn share(payload: &[u8], shared: Option<SharedPayload<'_>>) -> (SharedBytes, usize) {
+    match shared.filter(|shared| shared.buffer_bytes() <= SHARED_PART * payload.len()) {
+        Some(shared) => (shared.keep(), shared.buffer_bytes().saturating_sub(payload.len())),
         None => (SharedBytes::from(payload).into_shared(), 0),
     }
 }

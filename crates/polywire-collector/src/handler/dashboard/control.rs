@@ -28,7 +28,7 @@ use crate::{files::beside, handler::foxglove::Reply};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum number of commands under way at a time.
-const MOST_COMMANDS: usize = 8;
+const MAX_COMMANDS: usize = 8;
 
 /// The size of the secret in bytes.
 const SECRET: usize = 16;
@@ -78,9 +78,9 @@ impl Control {
             return Err("this page is read-only: open it by the address in the file that 'control' names".into());
         }
         let (name, place) = self.known.find(&uuid).ok_or("there is no such node any more")?;
-        if self.under_way.fetch_add(1, Ordering::AcqRel) >= MOST_COMMANDS {
+        if self.under_way.fetch_add(1, Ordering::AcqRel) >= MAX_COMMANDS {
             self.under_way.fetch_sub(1, Ordering::AcqRel);
-            return Err(format!("{MOST_COMMANDS} commands are under way; try again later"));
+            return Err(format!("{MAX_COMMANDS} commands are under way; try again later"));
         }
         let settings = settings.into_iter().map(|(name, value)| Setting { name, value }).collect();
         let command = Command { action: Action::Set, instance, settings, ..Command::to(&uuid) };

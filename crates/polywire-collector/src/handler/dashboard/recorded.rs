@@ -16,19 +16,19 @@ use serde_json::{Value, json};
 use crate::{Archive, ArchiveError, ArchiveValue, HandlerContext, archive::Message};
 
 /// The maximum number of requests that read at the same time.
-const MOST_READERS: usize = 4;
+const MAX_READERS: usize = 4;
 
 /// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The maximum number of topics in a response.
-const MOST_TOPICS: usize = 10_000;
+const MAX_TOPICS: usize = 10_000;
 
 /// The maximum number of messages in a response.
-const MOST_MESSAGES: usize = 100;
+const MAX_MESSAGES: usize = 100;
 
 /// The maximum number of points in a response.
-const MOST_POINTS: usize = 4000;
+const MAX_POINTS: usize = 4000;
 
 pub(super) struct Recorded {
     context: HandlerContext,
@@ -53,9 +53,9 @@ impl Recorded {
     /// Returns the JSON response to the query of a URL. The error is a text for the user.
     pub fn answer(&self, query: &str) -> Result<String, String> {
         let asked = Asked::parse(query)?;
-        if self.readers.fetch_add(1, Ordering::AcqRel) >= MOST_READERS {
+        if self.readers.fetch_add(1, Ordering::AcqRel) >= MAX_READERS {
             self.readers.fetch_sub(1, Ordering::AcqRel);
-            return Err(format!("{MOST_READERS} requests are reading archives; try again later"));
+            return Err(format!("{MAX_READERS} requests are reading archives; try again later"));
         }
         let answer = self.read(&asked);
         self.readers.fetch_sub(1, Ordering::AcqRel);
@@ -71,15 +71,15 @@ impl Recorded {
         let in_time = || Instant::now() < until;
         let Asked { topic, member, .. } = asked;
         if topic.is_empty() {
-            let topics = archive.topics(MOST_TOPICS, in_time).map_err(text)?;
+            let topics = archive.topics(MAX_TOPICS, in_time).map_err(text)?;
             return Ok(json!({ "topics": topics, "complete": in_time() }));
         }
         if member.is_empty() {
-            let messages = archive.newest_messages(topic, asked.times(), MOST_MESSAGES, in_time).map_err(text)?;
+            let messages = archive.newest_messages(topic, asked.times(), MAX_MESSAGES, in_time).map_err(text)?;
             let messages: Vec<Value> = messages.iter().map(message).collect();
             return Ok(json!({ "messages": messages, "complete": in_time() }));
         }
-        let series = archive.series_while(topic, member, asked.times(), MOST_POINTS, in_time).map_err(text)?;
+        let series = archive.series_while(topic, member, asked.times(), MAX_POINTS, in_time).map_err(text)?;
         let finite = series.points.iter().filter(|(_, value)| value.is_finite());
         let points: Vec<Value> = finite.map(|(time, value)| json!([milliseconds(*time), value])).collect();
         Ok(json!({

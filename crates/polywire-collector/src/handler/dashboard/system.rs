@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use crate::{HandlerContext, HandlerStatus};
 
 /// The maximum number of nodes that are shown, and whose statistics are kept.
-const MOST_NODES: usize = 1000;
+const MAX_NODES: usize = 1000;
 
 /// The maximum number of publishers, subscribers and topics of a node that are shown.
-const MOST_ENDS: usize = 1000;
+const MAX_ENDS: usize = 1000;
 
 /// The nodes that receive commands: the name and the endpoint of each, by its UUID.
 #[derive(Clone, Default)]
@@ -35,7 +35,7 @@ impl Known {
     /// Adds or updates a node. Returns false if there are too many.
     fn learn(&self, node: &NodeDescription, place: &str) -> bool {
         let mut known = self.0.lock();
-        if known.len() >= MOST_NODES && !known.contains_key(&node.uuid) {
+        if known.len() >= MAX_NODES && !known.contains_key(&node.uuid) {
             return false;
         }
         known.insert(node.uuid.clone(), (node.name.clone(), place.to_owned()));
@@ -157,12 +157,12 @@ impl Watch {
             value["stats"] = self.stats.get(&node.id.0).map(stats_of).unwrap_or_default();
             value
         };
-        snapshot.nodes().take(MOST_NODES).map(value).collect()
+        snapshot.nodes().take(MAX_NODES).map(value).collect()
     }
 }
 
 fn count(all: &mut BTreeMap<[u8; 16], Counted>, stats: NodeStats) {
-    let has_room = all.len() < MOST_NODES;
+    let has_room = all.len() < MAX_NODES;
     match all.get_mut(&stats.node) {
         Some(counted) if stats.time_ns > counted.last.time_ns => {
             counted.before = std::mem::replace(&mut counted.last, stats);
@@ -184,14 +184,14 @@ fn handler(status: &HandlerStatus) -> Value {
 }
 
 fn node_of(node: &NodeData) -> Value {
-    let publishers = node.publishers.iter().take(MOST_ENDS).map(|publisher| {
+    let publishers = node.publishers.iter().take(MAX_ENDS).map(|publisher| {
         let wires: Vec<_> = publisher.wires().map(|(codec, endpoint)| json!([codec, endpoint])).collect();
         json!({
             "id": publisher.id.to_string(), "topic": publisher.topic, "type": publisher.type_name, "wires": wires,
         })
     });
-    let subscribers = node.subscribers.iter().take(MOST_ENDS).map(|subscriber| {
-        let reads: Vec<_> = subscriber.reads.iter().take(MOST_ENDS).map(ToString::to_string).collect();
+    let subscribers = node.subscribers.iter().take(MAX_ENDS).map(|subscriber| {
+        let reads: Vec<_> = subscriber.reads.iter().take(MAX_ENDS).map(ToString::to_string).collect();
         json!({ "topic": subscriber.topic, "reads": reads })
     });
     json!({
@@ -213,12 +213,12 @@ fn stats_of(counted: &Counted) -> Value {
     };
     json!({
         "time_ns": last.time_ns, "cpu_ns": last.cpu_ns, "memory_bytes": last.memory_bytes,
-        "topics": last.topics.iter().take(MOST_ENDS).map(topic).collect::<Vec<_>>(),
+        "topics": last.topics.iter().take(MAX_ENDS).map(topic).collect::<Vec<_>>(),
     })
 }
 
 fn probes_of(node: &NodeDescription) -> Value {
-    let probes = node.probes.iter().take(MOST_ENDS).map(|probe| {
+    let probes = node.probes.iter().take(MAX_ENDS).map(|probe| {
         json!({
             "instance": probe.instance, "probe": probe.probe, "topic": probe.topic, "wire": probe.wire,
             "every_s": probe.every_s, "enabled": probe.enabled, "thin": probe.thin, "problem": probe.problem,

@@ -15,7 +15,7 @@ use tungstenite::{
     protocol::WebSocketConfig,
 };
 
-use super::{Client, Extension, Hub, MOST_CHANNELS, status};
+use super::{Client, Extension, Hub, MAX_CHANNELS, status};
 
 /// The time limit for a client to open a connection, and to read messages.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,10 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_millis(20);
 
 /// The maximum size of the head of a request for a page in bytes.
-const MOST_HEAD: usize = 8 << 10;
+const MAX_HEAD: usize = 8 << 10;
 
 /// The maximum size of a request in bytes.
-const MOST_REQUEST: usize = 1 << 20;
+const MAX_REQUEST: usize = 1 << 20;
 
 /// A request of a client, with the parts that concern this server.
 #[derive(Deserialize)]
@@ -76,8 +76,8 @@ fn open(stream: TcpStream, hub: &Hub) -> Option<WebSocket<TcpStream>> {
     }
     let config = WebSocketConfig::default()
         .read_buffer_size(16 << 10)
-        .max_message_size(Some(MOST_REQUEST))
-        .max_frame_size(Some(MOST_REQUEST));
+        .max_message_size(Some(MAX_REQUEST))
+        .max_frame_size(Some(MAX_REQUEST));
     #[expect(clippy::result_large_err, reason = "the library has these types")]
     let answer = |request: &Request, response: Response| hub.admission.answer(request, response);
     let opened = tungstenite::accept_hdr_with_config(stream, answer, Some(config));
@@ -89,7 +89,7 @@ fn open(stream: TcpStream, hub: &Hub) -> Option<WebSocket<TcpStream>> {
 /// Returns whether a request asks for the WebSocket protocol. Peeks at its head without consuming
 /// it. `None` if no complete head arrives.
 fn is_for_protocol(stream: &TcpStream) -> Option<bool> {
-    let (mut head, until) = (vec![0; MOST_HEAD], Instant::now() + PATIENCE);
+    let (mut head, until) = (vec![0; MAX_HEAD], Instant::now() + PATIENCE);
     let mut seen = 0;
     while Instant::now() < until {
         let count = stream.peek(&mut head).ok().filter(|count| *count > 0)?;
@@ -97,7 +97,7 @@ fn is_for_protocol(stream: &TcpStream) -> Option<bool> {
         if text.contains("\r\n\r\n") {
             return Some(text.lines().any(|line| line.starts_with("upgrade:") && line.contains("websocket")));
         }
-        if count == MOST_HEAD {
+        if count == MAX_HEAD {
             return None;
         }
         if count == seen {
@@ -109,7 +109,7 @@ fn is_for_protocol(stream: &TcpStream) -> Option<bool> {
 }
 
 fn respond(mut stream: TcpStream, extension: &dyn Extension) -> io::Result<()> {
-    let mut head = vec![0; MOST_HEAD];
+    let mut head = vec![0; MAX_HEAD];
     let count = stream.read(&mut head)?;
     stream.write_all(&extension.respond(&String::from_utf8_lossy(&head[..count])))
 }
@@ -161,7 +161,7 @@ fn ask(text: &str, client: &Arc<Client>, hub: &Hub) -> Result<(), String> {
         }
         Asked::Subscribe { subscriptions } => {
             for Subscription { id, channel_id } in subscriptions {
-                if !(1..=MOST_CHANNELS).contains(&(channel_id as usize)) {
+                if !(1..=MAX_CHANNELS).contains(&(channel_id as usize)) {
                     return Err(format!("there is no channel {channel_id}"));
                 }
                 hub.subscribe(client, channel_id, id)?;

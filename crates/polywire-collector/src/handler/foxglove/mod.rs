@@ -33,17 +33,17 @@ use super::{
 use crate::{ALERTS, Entry, Expects, HandlerError, JsonText, Setting, Settings, json::PerType};
 
 /// The maximum number of clients at a time.
-const MOST_CLIENTS: usize = 32;
+const MAX_CLIENTS: usize = 32;
 
 /// The maximum number of channels: pairs of topic and type.
-const MOST_CHANNELS: usize = 4096;
+const MAX_CHANNELS: usize = 4096;
 
 /// The number of past alerts that a new client receives.
-const MOST_ALERTS: usize = 100;
+const MAX_ALERTS: usize = 100;
 
 /// The maximum size of the messages that wait for a client in bytes. Beyond it, the oldest are
 /// dropped.
-const MOST_WAITING: usize = 16 << 20;
+const MAX_WAITING: usize = 16 << 20;
 
 /// How long the end of a server waits for its listener thread to notice.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -267,8 +267,8 @@ impl Hub {
             }
             // A client that disconnects at once is ignored.
             let Ok(stream) = stream else { continue };
-            if self.lock().clients.len() >= MOST_CLIENTS {
-                log::warn!("foxglove: there are {MOST_CLIENTS} clients; another one is turned away");
+            if self.lock().clients.len() >= MAX_CLIENTS {
+                log::warn!("foxglove: there are {MAX_CLIENTS} clients; another one is turned away");
                 continue;
             }
             let (hub, client) = (self.clone(), Arc::new(Client::default()));
@@ -294,8 +294,8 @@ impl Hub {
         if let Some(at) = state.channels.iter().position(is_same) {
             return Ok(number_of(at));
         }
-        if state.channels.len() >= MOST_CHANNELS {
-            return Err(HandlerError::Refused(format!("there are {MOST_CHANNELS} topics already")));
+        if state.channels.len() >= MAX_CHANNELS {
+            return Err(HandlerError::Refused(format!("there are {MAX_CHANNELS} topics already")));
         }
         let channel = number_of(state.channels.len());
         let described = json!({
@@ -316,7 +316,7 @@ impl Hub {
     /// Stores an alert for clients that subscribe later. Returns the clients that have subscribed.
     fn remember(&self, channel: u32, time_ns: u64, bytes: &[u8]) -> Vec<(Arc<Client>, u32)> {
         let mut state = self.lock();
-        state.alerts.truncate(MOST_ALERTS - 1);
+        state.alerts.truncate(MAX_ALERTS - 1);
         state.alerts.push_front((channel, time_ns, bytes.to_owned()));
         state.wanting(channel)
     }
@@ -387,7 +387,7 @@ impl Client {
         let mut waiting = self.lock();
         waiting.bytes += message.len();
         waiting.messages.push_back(message);
-        while waiting.bytes > MOST_WAITING && waiting.messages.len() > 1 {
+        while waiting.bytes > MAX_WAITING && waiting.messages.len() > 1 {
             let oldest = waiting.messages.pop_front().map_or(0, |oldest| oldest.len());
             waiting.bytes -= oldest;
             waiting.lost += 1;
@@ -425,12 +425,12 @@ mod tests {
     fn a_client_that_is_too_slow_loses_the_oldest_messages() {
         let client = Client::default();
         for number in 0..4 {
-            client.push(message(1, number, &vec![0; MOST_WAITING / 2 - 100]));
+            client.push(message(1, number, &vec![0; MAX_WAITING / 2 - 100]));
         }
         let (texts, messages) = client.take();
         assert_eq!((messages.len(), messages[0][5], messages[1][5]), (2, 2, 3));
         assert!(texts[0].contains("2 messages were left out"), "{texts:?}");
-        client.push(message(1, 9, &vec![0; MOST_WAITING * 2]));
+        client.push(message(1, 9, &vec![0; MAX_WAITING * 2]));
         assert_eq!(client.take().1.len(), 1, "a large one passes alone");
         assert!(client.take().0.is_empty());
     }

@@ -31,14 +31,14 @@ use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, files::sync
 const CHUNK: u64 = 1 << 20;
 
 /// The maximum number of channels of a file. The format permits 65,535.
-const MOST_CHANNELS: u16 = 32_768;
+const MAX_CHANNELS: u16 = 32_768;
 
 /// The maximum number of pairs of origin and type whose channel is cached.
-const MOST_KNOWN: usize = 4096;
+const MAX_KNOWN: usize = 4096;
 
 /// The maximum size of a record when an interrupted file is completed. Chunks are not much larger
 /// than the largest message.
-const MOST_RECORD: usize = 1 << 28;
+const MAX_RECORD: usize = 1 << 28;
 
 pub(super) static KIND: Kind = Kind {
     name: "mcap",
@@ -153,7 +153,7 @@ impl Recording {
         let Some(file) = &self.file else { return false };
         let is_large = self.rotation.bytes.is_some_and(|most| file.stored >= most);
         let is_old = self.rotation.time.is_some_and(|most| file.began.elapsed() >= most);
-        is_large || is_old || file.channels >= MOST_CHANNELS
+        is_large || is_old || file.channels >= MAX_CHANNELS
     }
 
     fn rotate(&mut self) -> Result<(), HandlerError> {
@@ -239,7 +239,7 @@ impl OpenFile {
         let channel = writer.add_channel(schema, &topic, coding.message_encoding, &metadata)?;
         // Channel numbers increase; equal origins and types share a channel.
         self.channels = self.channels.max(channel);
-        if self.known.len() >= MOST_KNOWN {
+        if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
         self.known.insert(key, (origin.clone(), shape.clone(), channel));
@@ -323,8 +323,7 @@ fn complete(path: &Path, options: WriteOptions) -> Result<(), HandlerError> {
     let target = File::create(&partial).map_err(wrong)?;
     let writer = options.create(BufWriter::new(target.try_clone().map_err(wrong)?));
     let mut writer = writer.map_err(|error| failed(path, &error))?;
-    let options =
-        LinearReaderOptions::default().with_record_length_limit(MOST_RECORD).with_prevalidate_chunk_crcs(true);
+    let options = LinearReaderOptions::default().with_record_length_limit(MAX_RECORD).with_prevalidate_chunk_crcs(true);
     let reader = BufReader::new(File::open(path).map_err(wrong)?);
     let (mut messages, mut end) = (0_u64, None);
     for message in MessageReader::new_with_options(reader, options) {

@@ -5,7 +5,7 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{MOST_NAME_BYTES, TypeObjectError};
+use super::{MAX_NAME_BYTES, TypeObjectError};
 
 type Result<T> = core::result::Result<T, TypeObjectError>;
 
@@ -79,12 +79,12 @@ impl<'a> Input<'a> {
         let bytes = self.take(len, "a text")?;
         let bytes = bytes.strip_suffix(b"\0").ok_or(TypeObjectError::Truncated { offset, what: "a zero byte" })?;
         let text = core::str::from_utf8(bytes).map_err(|_| TypeObjectError::Utf8 { offset })?;
-        match bytes.len() <= MOST_NAME_BYTES {
+        match bytes.len() <= MAX_NAME_BYTES {
             true => Ok(text.to_string()),
             false => Err(TypeObjectError::Limit {
                 what: "bytes of a name",
                 got: bytes.len() as u64,
-                max: MOST_NAME_BYTES as u64,
+                max: MAX_NAME_BYTES as u64,
             }),
         }
     }

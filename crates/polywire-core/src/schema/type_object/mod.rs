@@ -85,7 +85,7 @@ pub enum TypeObjectError {
     #[error("only a named type has type information")]
     Root,
     /// A name is longer than DDS allows.
-    #[error("a name has {bytes} bytes, and DDS allows {MOST_NAME_BYTES}: '{name}'")]
+    #[error("a name has {bytes} bytes, and DDS allows {MAX_NAME_BYTES}: '{name}'")]
     Name {
         /// The name.
         name: String,
@@ -143,7 +143,7 @@ pub enum TypeObjectError {
 }
 
 /// The longest name of a type or member, in bytes.
-const MOST_NAME_BYTES: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// The first 14 bytes of the MD5 of a TypeObject.
 type Hash = [u8; 14];

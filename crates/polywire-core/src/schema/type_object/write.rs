@@ -9,7 +9,7 @@ use alloc::{
 use md5::{Digest, Md5};
 
 use super::{
-    BOTH, COMPLETE_ID, Form, Hash, MINIMAL_ID, MOST_NAME_BYTES, TypeObjectError, TypeObjects, kind, member_flag,
+    BOTH, COMPLETE_ID, Form, Hash, MAX_NAME_BYTES, MINIMAL_ID, TypeObjectError, TypeObjects, kind, member_flag,
     output::Output, type_flag,
 };
 use crate::schema::{
@@ -102,7 +102,7 @@ fn check(def: &Def) -> Result<(), TypeObjectError> {
         DefKind::Bitset { fields, .. } => names.extend(fields.iter().filter_map(|field| field.name.as_ref())),
         DefKind::Alias { .. } => {}
     }
-    match names.into_iter().find(|name| name.len() > MOST_NAME_BYTES) {
+    match names.into_iter().find(|name| name.len() > MAX_NAME_BYTES) {
         Some(name) => Err(TypeObjectError::Name { name: name.clone(), bytes: name.len() }),
         None => Ok(()),
     }
@@ -296,7 +296,7 @@ impl Writer<'_> {
             })
         };
         let unit = match argument([("unit", "value"); 2]) {
-            Some(Literal::String(unit)) if unit.len() <= MOST_NAME_BYTES => Some(unit),
+            Some(Literal::String(unit)) if unit.len() <= MAX_NAME_BYTES => Some(unit),
             _ => None,
         };
         let of = kind::of_primitive(self.schema.resolve(&member.ty));

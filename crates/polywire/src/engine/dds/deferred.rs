@@ -17,7 +17,7 @@ use polywire_dds::{Error, Reader, Sample, Writer};
 
 use super::{
     super::{Event, Overflow},
-    hands,
+    dispatch,
     peer::{Link, Peer, ReadEnd},
     state::{Channel, Shared},
 };
@@ -38,7 +38,7 @@ pub(super) enum Task {
     /// A participant has gone.
     Lose(Box<Peer>),
     /// The writer and reader of questions for types that are no longer needed.
-    Hush(Box<(Writer, Reader)>),
+    DropTypeClient(Box<(Writer, Reader)>),
     /// Messages of a channel wait for room.
     Write(Arc<Channel>),
 }
@@ -82,7 +82,7 @@ pub(super) fn start(shared: &Arc<Shared>, tasks: mpsc::Receiver<Task>) -> io::Re
                 Ok(Task::Retire(channel)) => retired.push(channel),
                 Ok(Task::Leave(end)) => drop(end),
                 Ok(Task::Lose(peer)) => drop(peer),
-                Ok(Task::Hush(ends)) => drop(ends),
+                Ok(Task::DropTypeClient(ends)) => drop(ends),
                 Ok(Task::Write(channel)) => shared.write_late(&channel),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) if retired.is_empty() => return,
@@ -151,11 +151,11 @@ impl Shared {
     /// because these make room. So the messages that this thread of Cyclone writes, and those
     /// written while it may wait for the caller, are left to the thread for deferred work.
     pub(super) fn write(&self, channel: &Arc<Channel>, mut sample: Sample) -> Result<bool, Error> {
-        let (mut until, mut may_not_wait) = (None, hands::is_delivering() || self.inbox.is_full());
+        let (mut until, mut may_not_wait) = (None, dispatch::is_delivering() || self.inbox.is_full());
         loop {
             // Samples that already wait go first.
             if channel.late.is_empty() {
-                match hands::writing(|| channel.writer.write(&sample)) {
+                match dispatch::writing(|| channel.writer.write(&sample)) {
                     Err(error) if error.is_timeout() => {}
                     written => return written.map(|()| true),
                 }
@@ -174,7 +174,7 @@ impl Shared {
             }
             let until = *until.get_or_insert_with(|| Instant::now() + self.patience());
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || hands::is_delivering() {
+            if left.is_zero() || dispatch::is_delivering() {
                 return Ok(false);
             }
             // Returns at once if no sample waits; then the write above has already waited briefly.
@@ -195,7 +195,7 @@ impl Shared {
     fn write_late(&self, channel: &Arc<Channel>) {
         let mut until = Instant::now() + self.patience();
         while let Some(sample) = channel.late.first() {
-            match hands::writing(|| channel.writer.write(&sample)) {
+            match dispatch::writing(|| channel.writer.write(&sample)) {
                 Err(error) if error.is_timeout() && Instant::now() < until && !self.deferred.is_ending() => continue,
                 Ok(()) => until = Instant::now() + self.patience(),
                 Err(error) if error.is_timeout() => self.dropped(channel, &channel.takers()),

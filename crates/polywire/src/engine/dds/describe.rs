@@ -31,8 +31,9 @@ impl Descriptions {
     pub(super) fn new(shared: &Shared, node: &str) -> Result<Descriptions, Error> {
         let service = format!("{node}/{}", type_query::NAME);
         let type_name = |part: &str| format!("{}{part}_", type_query::TYPE_NAME);
-        let qos = Qos { reliable: Some(Duration::from_millis(100)), keep_last: Some(late::KEPT), ..Qos::default() };
-        let receiver = Receiver { inbox: shared.inbox.clone(), item: |_, sample| Item::TypeAsked(sample) };
+        let qos =
+            Qos { reliable: Some(Duration::from_millis(100)), keep_last: Some(late::DEFAULT_DEPTH), ..Qos::default() };
+        let receiver = Receiver { inbox: shared.inbox.clone(), item: |_, sample| Item::TypeRequested(sample) };
         let questions = shared.us.topic(&rpc::request_topic(&service), &type_name("Request"), false)?;
         let answers = shared.us.topic(&rpc::reply_topic(&service), &type_name("Response"), false)?;
         let reader = questions.reader(&qos, Arc::new(receiver), |_| {})?;

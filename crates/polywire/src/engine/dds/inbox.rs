@@ -23,8 +23,8 @@ use super::{super::LinkId, peer::EndId};
 #[derive(Debug)]
 pub(super) enum Item {
     Discovered(Box<Discovery>),
-    /// A letter of another node.
-    Letter(Guid, Sample),
+    /// A control message of another node.
+    ControlMessage(Guid, Sample),
     /// A sample of a writer has arrived at this reader.
     Arrived(EndId, Guid, Sample),
     /// A participant's message about its ROS 2 nodes.
@@ -32,9 +32,9 @@ pub(super) enum Item {
     /// The node needs the type of a channel of ROS 2.
     TypeNeeded(Guid, ChannelId, TypeHash),
     /// A node of ROS 2 has answered a question for a type.
-    TypeTold(Sample),
+    TypeReceived(Sample),
     /// A node of ROS 2 asks for a type.
-    TypeAsked(Sample),
+    TypeRequested(Sample),
     /// The readers that match a channel of this node have changed.
     Matched(ChannelId),
     /// A reader does not match a channel of this node because of a policy.
@@ -47,8 +47,8 @@ pub(super) enum Item {
     Wanted(LinkId, Id128),
     /// The node answers a channel of a peer.
     Answered(LinkId, ChannelId, Answer),
-    /// There are letters to send.
-    Ring,
+    /// There are control messages to send.
+    Wake,
 }
 
 /// A queue. Samples are limited by their bytes; other items are limited by what exists in the
@@ -139,11 +139,11 @@ impl Inbox {
 
 fn size(item: &Item) -> usize {
     match item {
-        Item::Letter(_, sample)
+        Item::ControlMessage(_, sample)
         | Item::Arrived(_, _, sample)
         | Item::Present(_, sample)
-        | Item::TypeTold(sample)
-        | Item::TypeAsked(sample) => sample.bytes.sample().len(),
+        | Item::TypeReceived(sample)
+        | Item::TypeRequested(sample) => sample.bytes.sample().len(),
         _ => 0,
     }
 }
@@ -182,9 +182,9 @@ mod tests {
         assert!(!inbox.is_full() && !inbox.push(arrived(8)) && inbox.is_full());
         assert!(inbox.push(Item::Reads));
         assert!(inbox.wait(Duration::MAX) && matches!(inbox.pop(), Some(Item::Arrived(..))) && !inbox.is_full());
-        assert!(inbox.push(Item::Letter(Guid::default(), sample(8))));
+        assert!(inbox.push(Item::ControlMessage(Guid::default(), sample(8))));
         assert!(matches!(inbox.pop(), Some(Item::Reads)) && !inbox.is_empty());
-        assert!(matches!(inbox.pop(), Some(Item::Letter(..))) && inbox.is_empty());
+        assert!(matches!(inbox.pop(), Some(Item::ControlMessage(..))) && inbox.is_empty());
         assert!(inbox.wait(Duration::ZERO) && inbox.pop().is_none());
         inbox.close();
         assert!(!inbox.wait(Duration::MAX));

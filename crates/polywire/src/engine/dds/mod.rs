@@ -8,9 +8,9 @@
 //! are those of DDS-RPC (`spec/dds-rpc.md`).
 //!
 //! Cyclone's threads put what they report and receive into the port's inbox. One thread of the port
-//! handles these items, calls the node, and sends letters. A message that goes only to callbacks is
-//! handed to the node by the thread of Cyclone that receives it. Another thread of the port does
-//! the work that may take long.
+//! handles these items, calls the node, and sends control messages. A message that goes only to
+//! callbacks is dispatched to the node by the thread of Cyclone that receives it. Another thread of
+//! the port does the work that may take long.
 //!
 //! ```
 //! use polywire::engine::{dds::Dds, Engine};
@@ -22,9 +22,10 @@
 mod address;
 mod deferred;
 mod describe;
+mod dispatch;
 mod early;
+mod foreign_readers;
 mod form;
-mod hands;
 mod inbox;
 mod kept;
 mod keys;
@@ -39,7 +40,6 @@ mod security;
 mod service;
 mod settling;
 mod state;
-mod strangers;
 mod types;
 mod worker;
 
@@ -47,7 +47,7 @@ use std::sync::Arc;
 
 pub use self::name::Naming;
 use self::{address::Address, port::DdsPort};
-pub(crate) use self::{name::escape, peer::LETTERS, rpc::dds_topic as rpc_topic};
+pub(crate) use self::{name::escape, peer::CONTROL_TOPIC, rpc::dds_topic as rpc_topic};
 use super::{Engine, EngineError, Local, Port, Properties, Sink};
 
 /// The engine for `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, `types=off`,
@@ -69,7 +69,7 @@ impl Engine for Dds {
 
     fn properties(&self) -> Properties {
         // Leaves room for the header of a datagram.
-        let largest_payload = Some(polywire_dds::MOST_SAMPLE_BYTES - (64 << 10));
+        let largest_payload = Some(polywire_dds::MAX_SAMPLE_BYTES - (64 << 10));
         Properties { reliable: true, ordered: true, multicast: true, largest_payload, matches: true }
     }
 

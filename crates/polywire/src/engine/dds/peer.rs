@@ -20,15 +20,15 @@ use polywire_dds::{Guid, Kind, Participant, Qos, Reader, Sample, Writer};
 
 use super::{
     super::{LinkInfo, LinkSink, LinkStats},
+    dispatch,
     form::{Form, OCTETS, Place, octets},
-    hands,
     inbox::{Inbox, Item, Receiver},
     name::Naming,
 };
 
-/// The topic on which nodes send each other letters: datagrams of `spec/frame.md` without messages.
-/// A letter is in the partition that is named after the receiver's participant.
-pub(crate) const LETTERS: &str = "polywire_letters";
+/// The topic on which nodes send each other control messages: datagrams of `spec/frame.md` without
+/// data. A control message is in the partition that is named after the receiver's participant.
+pub(crate) const CONTROL_TOPIC: &str = "polywire_letters";
 
 /// The word at the beginning of a node's user data. With `ros=true`, user data is a list of
 /// properties, and this is the key of Polywire's property.
@@ -37,8 +37,8 @@ const WORD: &str = "polywire";
 /// The property that every participant of ROS 2 has: its security enclave, here the default one.
 const ENCLAVE: &str = "enclave=/;";
 
-/// The maximum bytes of letters that wait for a peer. If more wait, the peer's link ends.
-const LETTER_BYTES: usize = 64 << 20;
+/// The maximum bytes of control messages that wait for a peer. If more wait, the peer's link ends.
+const CONTROL_BYTES: usize = 64 << 20;
 
 /// Returns the user data of a node's participant.
 pub(super) fn introduction(hello: &Hello, naming: Naming) -> Vec<u8> {
@@ -124,9 +124,9 @@ impl Link {
 /// Another participant in the domain.
 pub(super) struct Peer {
     /// `None` for participants that are not nodes.
-    pub(super) node: Option<Correspondent>,
-    /// `None` until a node's first letter arrives, or until another program's first writer or
-    /// reader needs a link.
+    pub(super) node: Option<RemoteNode>,
+    /// `None` until a node's first control message arrives, or until another program's first writer
+    /// or reader needs a link.
     pub(super) link: Option<Arc<Link>>,
     /// The names of the participant's ROS 2 nodes, separated by blanks.
     pub(super) names: String,
@@ -144,7 +144,7 @@ pub(super) fn address(endpoint: &str, names: &str, guid: Guid) -> String {
 }
 
 impl Peer {
-    pub(super) fn new(node: Option<Correspondent>) -> Peer {
+    pub(super) fn new(node: Option<RemoteNode>) -> Peer {
         let (names, incoming, by_writer) = Default::default();
         Peer { node, link: None, names, incoming, by_writer, last: 0 }
     }
@@ -173,112 +173,114 @@ impl Peer {
     }
 }
 
-/// Another node, with the writer of the letters to it.
-pub(super) struct Correspondent {
+/// Another node, with the writer of the control messages to it.
+pub(super) struct RemoteNode {
     pub(super) hello: Hello,
-    letters: Arc<Letters>,
+    control_writer: Arc<ControlWriterInner>,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
-    /// The node has confirmed that letters reach it.
+    /// The node has confirmed that control messages reach it.
     pub(super) is_confirmed: bool,
     /// When the node was discovered. `None` once its silence was reported.
     since: Option<Instant>,
 }
 
-impl Correspondent {
+impl RemoteNode {
     pub(super) fn new(
         us: &Participant,
         guid: Guid,
         hello: Hello,
         inbox: &Arc<Inbox>,
     ) -> Result<Self, polywire_dds::Error> {
-        let qos = Qos { partitions: vec![guid.to_string()], ..letters_qos() };
+        let qos = Qos { partitions: vec![guid.to_string()], ..control_qos() };
         let inbox = inbox.clone();
-        let letters = us.topic(LETTERS, OCTETS, false)?.writer(&qos, move |_| inbox.tell(Item::Ring))?;
-        let letters = Arc::new(Letters { writer: letters, to: guid, failing: Failing::default() });
+        let writer = us.topic(CONTROL_TOPIC, OCTETS, false)?.writer(&qos, move |_| inbox.tell(Item::Wake))?;
+        let control_writer = Arc::new(ControlWriterInner { writer, to: guid, failing: Failing::default() });
         let (waiting, since) = (VecDeque::new(), Some(Instant::now()));
-        Ok(Correspondent { hello, letters, waiting, waiting_bytes: 0, is_confirmed: false, since })
+        Ok(RemoteNode { hello, control_writer, waiting, waiting_bytes: 0, is_confirmed: false, since })
     }
 
-    /// Queues a letter. False if too many wait.
-    pub(super) fn post(&mut self, letter: Vec<u8>) -> bool {
-        self.waiting_bytes += letter.len();
-        self.waiting.push_back(letter);
-        self.waiting_bytes <= LETTER_BYTES
+    /// Queues a control message. False if too many wait.
+    pub(super) fn post(&mut self, message: Vec<u8>) -> bool {
+        self.waiting_bytes += message.len();
+        self.waiting.push_back(message);
+        self.waiting_bytes <= CONTROL_BYTES
     }
 
-    /// Takes the next letter to send.
+    /// Takes the next control message to send.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         if !self.is_confirmed {
             return None;
         }
-        let letter = self.waiting.pop_front()?;
-        self.waiting_bytes -= letter.len();
-        Some(letter)
+        let message = self.waiting.pop_front()?;
+        self.waiting_bytes -= message.len();
+        Some(message)
     }
 
-    /// Checks whether letters reach the node, and none wait.
+    /// Checks whether control messages reach the node, and none wait.
     pub(super) fn is_done(&self) -> bool {
         self.is_confirmed && self.waiting.is_empty()
     }
 
-    /// Checks whether the node has not confirmed a letter within the allowed time. Returns true
-    /// once.
+    /// Checks whether the node has not confirmed a control message within the allowed time. Returns
+    /// true once.
     pub(super) fn is_late(&mut self, allowed: Duration) -> bool {
         let is_late = !self.is_confirmed && self.since.is_some_and(|since| since.elapsed() >= allowed);
         self.since = self.since.filter(|_| !is_late);
         is_late
     }
 
-    /// Puts back a letter for which there was no room.
-    pub(super) fn put_back(&mut self, letter: Vec<u8>) {
-        self.waiting_bytes += letter.len();
-        self.waiting.push_front(letter);
+    /// Puts back a control message for which there was no room.
+    pub(super) fn put_back(&mut self, message: Vec<u8>) {
+        self.waiting_bytes += message.len();
+        self.waiting.push_front(message);
     }
 
-    /// Sends the waiting letters, as far as there is room. Returns false if some still wait.
+    /// Sends the waiting control messages, as far as there is room. Returns false if some still
+    /// wait.
     pub(super) fn flush(&mut self) -> bool {
-        let mailbox = self.mailbox();
-        while let Some(letter) = self.next() {
-            if !mailbox.send(&letter) {
-                self.put_back(letter);
+        let control_writer = self.control_writer();
+        while let Some(message) = self.next() {
+            if !control_writer.send(&message) {
+                self.put_back(message);
                 return false;
             }
         }
         true
     }
 
-    /// Returns a handle that sends letters to the node.
-    pub(super) fn mailbox(&self) -> Mailbox {
-        Mailbox(self.letters.clone())
+    /// Returns a handle that sends control messages to the node.
+    pub(super) fn control_writer(&self) -> ControlWriter {
+        ControlWriter(self.control_writer.clone())
     }
 }
 
-/// Sends letters to a node. Must not be used while the state is locked: sending may wait for room.
-pub(super) struct Mailbox(Arc<Letters>);
+/// Sends control messages to a node. Must not be used while the state is locked: sending may wait
+/// for room.
+pub(super) struct ControlWriter(Arc<ControlWriterInner>);
 
-/// The writer of the letters to a node.
-struct Letters {
+/// The writer of the control messages to a node.
+struct ControlWriterInner {
     writer: Writer,
     to: Guid,
     failing: Failing,
 }
 
-impl Mailbox {
-    /// Sends a letter. Returns false if there is no room, or if DDS fails: then the letter must be
-    /// sent again.
-    pub(super) fn send(&self, letter: &[u8]) -> bool {
-        let Ok(bytes) = octets(letter) else { return true };
+impl ControlWriter {
+    /// Sends a control message. Returns false if there is no room, or if DDS fails: then the
+    /// message must be sent again.
+    pub(super) fn send(&self, message: &[u8]) -> bool {
+        let Ok(bytes) = octets(message) else { return true };
         let sample = Sample { kind: Kind::Data, is_key: false, bytes, key_hash: None, timestamp_ns: 0, sequence: None };
-        let Letters { writer, to, failing } = &*self.0;
-        let written = hands::writing(|| writer.write(&sample));
+        let ControlWriterInner { writer, to, failing } = &*self.0;
+        let written = dispatch::writing(|| writer.write(&sample));
         if let Some(error) = failing.note(&written) {
-            log::warn!("letters to {to} wait: {error}");
+            log::warn!("control messages to {to} wait: {error}");
         }
         written.is_ok()
     }
 
-    /// Waits until the node has acknowledged all letters.
+    /// Waits until the node has acknowledged all control messages.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         self.0.writer.wait_for_acknowledgments(at_most)
     }
@@ -302,27 +304,27 @@ impl Failing {
     }
 }
 
-fn letters_qos() -> Qos {
+fn control_qos() -> Qos {
     Qos { reliable: Some(Duration::from_millis(10)), ..Qos::default() }
 }
 
-/// Makes the reader of the letters to this participant.
-pub(super) fn letter_box(us: &Participant, inbox: &Arc<Inbox>) -> Result<Reader, polywire_dds::Error> {
-    let qos = Qos { partitions: vec![us.guid().to_string()], ..letters_qos() };
-    let receiver = Receiver { inbox: inbox.clone(), item: Item::Letter };
-    us.topic(LETTERS, OCTETS, false)?.reader(&qos, Arc::new(receiver), |_| {})
+/// Makes the reader of the control messages to this participant.
+pub(super) fn control_reader(us: &Participant, inbox: &Arc<Inbox>) -> Result<Reader, polywire_dds::Error> {
+    let qos = Qos { partitions: vec![us.guid().to_string()], ..control_qos() };
+    let receiver = Receiver { inbox: inbox.clone(), item: Item::ControlMessage };
+    us.topic(CONTROL_TOPIC, OCTETS, false)?.reader(&qos, Arc::new(receiver), |_| {})
 }
 
-/// Encodes the letters of this node.
-pub(super) struct Pen(pub(super) DatagramEncoder);
+/// Encodes the control messages of this node.
+pub(super) struct ControlEncoder(pub(super) DatagramEncoder);
 
-impl Pen {
-    pub(super) fn letter(&self, frames: &[Frame<'_>]) -> Vec<u8> {
-        let mut letter = Vec::new();
-        self.0.begin(&mut letter);
-        frames.iter().for_each(|frame| self.0.control(frame, &mut letter));
-        self.0.finish(&mut letter);
-        letter
+impl ControlEncoder {
+    pub(super) fn encode(&self, frames: &[Frame<'_>]) -> Vec<u8> {
+        let mut message = Vec::new();
+        self.0.begin(&mut message);
+        frames.iter().for_each(|frame| self.0.control(frame, &mut message));
+        self.0.finish(&mut message);
+        message
     }
 }
 
@@ -365,7 +367,7 @@ pub(super) struct Reading {
 pub(super) enum Gate {
     /// Not yet: samples wait here until the peer reports where the messages begin.
     Shut(Vec<Sample>),
-    /// Messages after this place are. Once the first has arrived, `hands` has the place.
+    /// Messages after this place are. Once the first has arrived, `dispatch` has the place.
     Open(Place),
 }
 
@@ -400,13 +402,13 @@ impl Silent {
     /// Notes whether a writer is alive; `None` if it has left. Returns the writer's GUID if it
     /// still matches the reader.
     pub(super) fn note(&self, reader: &Reader, writer: u64, is_alive: Option<bool>) -> Option<Guid> {
-        let name = is_alive.and_then(|_| reader.name_of(writer));
+        let guid = is_alive.and_then(|_| reader.guid_of(writer));
         let mut silent = self.0.lock();
-        match name.filter(|_| is_alive == Some(false)) {
-            Some(name) => silent.insert(writer, name),
+        match guid.filter(|_| is_alive == Some(false)) {
+            Some(guid) => silent.insert(writer, guid),
             None => silent.remove(&writer),
         };
-        name
+        guid
     }
 
     pub(super) fn has(&self, writer: Guid) -> bool {

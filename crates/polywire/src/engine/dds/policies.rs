@@ -10,7 +10,7 @@ use polywire_core::{
 };
 use polywire_dds as dds;
 
-use super::super::{EngineOptions, Overflow, late::KEPT};
+use super::super::{EngineOptions, Overflow, late::DEFAULT_DEPTH};
 
 /// How long a writer of Cyclone blocks while its history has no room. After that, the caller
 /// decides whether to try again: a thread of Cyclone that runs a callback processes no
@@ -37,7 +37,7 @@ pub(super) fn of_writer(offer: &[u8], kept: u32, options: &EngineOptions) -> dds
     } = Offer::parse(offer).unwrap_or_default().qos;
     let (patience, keep_last) = match options.overflow {
         Overflow::Block { patience } => (patience, None),
-        Overflow::DropOldest => (Duration::ZERO, Some(KEPT)),
+        Overflow::DropOldest => (Duration::ZERO, Some(DEFAULT_DEPTH)),
         Overflow::DropNewest => (Duration::ZERO, None),
     };
     dds::Qos {
@@ -170,7 +170,7 @@ mod tests {
         (qos.lifespan, qos.transport_priority) = (Some(Duration::from_secs(3)), -4);
         qos = qos.liveliness(Liveliness::ManualByTopic, Duration::from_millis(70));
         let of = |qos: Qos| Offer { qos, lease_told: true, has_gaps: true, ..Offer::default() }.to_bytes();
-        let writer = of_writer(&of(qos.clone()), KEPT, &EngineOptions::default());
+        let writer = of_writer(&of(qos.clone()), DEFAULT_DEPTH, &EngineOptions::default());
         assert_eq!(offer_of(&writer, None), of(qos.transient_local()), "writers keep samples for those who just join");
         let reader = of_reader(&writer);
         assert_eq!((reader.deadline, reader.exclusive), (Some(Duration::from_millis(20)), Some(0)));

@@ -23,17 +23,18 @@ use super::{
     super::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, foreign::Need, late},
     address::Address,
     deferred::{self, Deferred, Late, Task},
+    dispatch::{self, Inlet},
+    foreign_readers,
     form::{Form, system},
-    hands::{self, Inlet},
     inbox::{Inbox, Item},
     name::{Names, Naming},
-    peer::{Interest, Peer, Pen, introduction, label, letter_box},
+    peer::{ControlEncoder, Interest, Peer, control_reader, introduction, label},
     policies,
     presence::Presence,
     rpc, security,
-    service::Call,
+    service::RequestIdCodec,
     state::{Channel, Sending, Shared, State},
-    strangers, types,
+    types,
     worker::Worker,
 };
 
@@ -47,7 +48,7 @@ struct Running {
     thread: JoinHandle<()>,
     deferred: JoinHandle<()>,
     _watch: Watch,
-    _letters: Reader,
+    _control_reader: Reader,
 }
 
 impl DdsPort {
@@ -66,7 +67,7 @@ impl DdsPort {
         let us = security::join(address, &qos, &local.options, &endpoint)?;
         let inbox = Inbox::new(local.options.queue_bytes);
         let encoder = || DatagramEncoder::new(local.hello.node, local.hello.incarnation, local.options.limits);
-        let letters = letter_box(&us, &inbox).map_err(failed("receive letters"))?;
+        let control_reader = control_reader(&us, &inbox).map_err(failed("receive letters"))?;
         let discovered = inbox.clone();
         let watch = us.watch(move |discovery| discovered.tell(Item::Discovered(Box::new(discovery))));
         let watch = watch.map_err(failed("discover others"))?;
@@ -80,7 +81,7 @@ impl DdsPort {
             types: address.types,
             naming,
             is_secure: address.security,
-            pen: Pen(encoder()),
+            control_encoder: ControlEncoder(encoder()),
             encoder: encoder(),
             inlet: Inlet::new(inbox.clone(), local.options.limits),
             inbox,
@@ -97,7 +98,7 @@ impl DdsPort {
         let deferred = deferred::start(&shared, tasks).map_err(not_started)?;
         let thread = thread::Builder::new().name("dds".into()).spawn(move || worker.run());
         let thread = thread.map_err(not_started)?;
-        let running = Mutex::new(Some(Running { thread, deferred, _watch: watch, _letters: letters }));
+        let running = Mutex::new(Some(Running { thread, deferred, _watch: watch, _control_reader: control_reader }));
         Ok(DdsPort { shared, running })
     }
 
@@ -114,19 +115,19 @@ impl DdsPort {
             action: "publish to ROS 2",
             cause: io::Error::new(io::ErrorKind::InvalidInput, error),
         })?;
-        let call = Call::new(*naming == Naming::Rpc, form, announcement, known.as_ref());
-        let call = call.transpose().map_err(|reason| EngineError::System {
+        let id_codec = RequestIdCodec::new(*naming == Naming::Rpc, form, announcement, known.as_ref());
+        let id_codec = id_codec.transpose().map_err(|reason| EngineError::System {
             endpoint: self.shared.endpoint.clone(),
             action: "publish to a service",
             cause: io::Error::new(io::ErrorKind::InvalidInput, reason),
         })?;
-        let form = match &call {
-            Some(Call::Wrapped(wrapper)) => wrapper.form(),
+        let form = match &id_codec {
+            Some(RequestIdCodec::Wrapped(wrapper)) => wrapper.form(),
             _ => form,
         };
         let kept = match form {
-            Form::Native { .. } => late::kept(announcement, known.as_ref()),
-            Form::Octets => late::KEPT,
+            Form::Native { .. } => late::history_depth(announcement, known.as_ref()),
+            Form::Octets => late::DEFAULT_DEPTH,
         };
         let mut qos = policies::of_writer(&announcement.offer, kept, options);
         qos.representations = vec![form.representation()];
@@ -143,8 +144,8 @@ impl DdsPort {
         };
         let types = match (form, naming) {
             // In ROS 2, the hash in the user data identifies the type.
-            (Form::Native { .. }, Naming::Plain | Naming::Rpc) if self.shared.types => match &call {
-                Some(call) => known.and_then(|schema| rpc::dds_schema(&schema, call.role()).ok()),
+            (Form::Native { .. }, Naming::Plain | Naming::Rpc) if self.shared.types => match &id_codec {
+                Some(id_codec) => known.and_then(|schema| rpc::dds_schema(&schema, id_codec.role()).ok()),
                 None => known,
             }
             .and_then(|schema| types::told(&self.shared.endpoint, &schema)),
@@ -164,7 +165,20 @@ impl DdsPort {
         let keeps = matches!(form, Form::Native { .. }) && policies::keeps(&announcement.offer);
         let asserts = policies::asserts(&announcement.offer);
         let (announcement, late) = (announcement.clone(), Late::default());
-        Ok(Channel { id, announcement, form, call, topic, type_name, writer, readers, keeps, asserts, sending, late })
+        Ok(Channel {
+            id,
+            announcement,
+            form,
+            id_codec,
+            topic,
+            type_name,
+            writer,
+            readers,
+            keeps,
+            asserts,
+            sending,
+            late,
+        })
     }
 
     /// Returns a channel, or `None` if it has retired.
@@ -182,15 +196,15 @@ impl DdsPort {
 
     fn with<T>(&self, change: impl FnOnce(&mut State, &Shared) -> T) -> T {
         let done = change(&mut self.shared.state.lock(), &self.shared);
-        self.shared.inbox.tell(Item::Ring);
+        self.shared.inbox.tell(Item::Wake);
         done
     }
 
-    /// Sends a letter to a node.
+    /// Sends a control message to a node.
     fn tell(&self, link: LinkId, frame: &Frame<'_>) {
         self.with(|state, shared| {
             if let Some((guid, _)) = state.peer_of(link) {
-                state.post(guid, shared.pen.letter(std::slice::from_ref(frame)));
+                state.post(guid, shared.control_encoder.encode(std::slice::from_ref(frame)));
             }
         });
     }
@@ -228,7 +242,7 @@ impl Port for DdsPort {
                 .collect();
             for (guid, link) in links {
                 let start = channel.ask(&link);
-                state.post(guid, shared.pen.letter(&[channel.announce(start)]));
+                state.post(guid, shared.control_encoder.encode(&[channel.announce(start)]));
             }
         });
         self.shared.inbox.tell(Item::Matched(id));
@@ -263,14 +277,14 @@ impl Port for DdsPort {
         if to.is_empty() && !channel.has_readers() && !channel.keeps {
             return Ok(sent);
         }
-        let named = match &channel.call {
+        let wrapped = match &channel.id_codec {
             None => None,
-            Some(call) => match call.named(&self.shared.pending, &channel, envelope, loan.payload()) {
-                Some(named) => Some(named),
+            Some(id_codec) => match id_codec.wrap(&self.shared.pending, &channel, envelope, loan.payload()) {
+                Some(wrapped) => Some(wrapped),
                 None => return Ok(Sent::default()),
             },
         };
-        let payload = named.as_deref().unwrap_or(loan.payload());
+        let payload = wrapped.as_deref().unwrap_or(loan.payload());
         let sample = channel.form.sample(envelope, payload, &self.shared.encoder)?;
         match self.shared.write(&channel, sample).map_err(system)? {
             true => to.iter().for_each(|link| link.count_sent()),
@@ -286,14 +300,16 @@ impl Port for DdsPort {
         let retired = self.with(|state, shared| {
             let retired = state.channels.remove(&channel)?;
             let start = retired.sending.lock().last;
-            let letter = shared.pen.letter(&[Frame::Position { channel, start, lost: 0 }, Frame::Retire { channel }]);
+            let message = shared
+                .control_encoder
+                .encode(&[Frame::Position { channel, start, lost: 0 }, Frame::Retire { channel }]);
             let nodes: Vec<_> = state
                 .peers
                 .iter()
                 .filter(|(_, peer)| peer.node.is_some() && peer.link.is_some())
                 .map(|(guid, _)| *guid)
                 .collect();
-            nodes.into_iter().for_each(|guid| state.post(guid, letter.clone()));
+            nodes.into_iter().for_each(|guid| state.post(guid, message.clone()));
             Some(retired)
         });
         retired.into_iter().for_each(|channel| self.shared.deferred.add(Task::Retire(channel)));
@@ -306,7 +322,7 @@ impl Port for DdsPort {
     fn want(&self, link: LinkId, document: Id128) {
         self.with(|state, shared| match state.peer_of(link) {
             Some((guid, Peer { node: Some(_), .. })) => {
-                state.post(guid, shared.pen.letter(&[Frame::Want { document }]));
+                state.post(guid, shared.control_encoder.encode(&[Frame::Want { document }]));
             }
             _ => shared.inbox.tell(Item::Wanted(link, document)),
         });
@@ -328,7 +344,7 @@ impl Port for DdsPort {
 
     fn flush(&self, deadline: Instant) -> bool {
         // If a thread of Cyclone waited here, it would process no acknowledgement meanwhile.
-        let deadline = if hands::is_delivering() { Instant::now() } else { deadline };
+        let deadline = if dispatch::is_delivering() { Instant::now() } else { deadline };
         let left = || deadline.saturating_duration_since(Instant::now());
         let is_there = |channel: &Arc<Channel>| channel.writer.wait_for_acknowledgments(left());
         self.channels().iter().all(|channel| channel.late.wait(left()) && is_there(channel))
@@ -339,13 +355,13 @@ impl Port for DdsPort {
     }
 
     fn foreign_readers(&self) -> Vec<NodeData> {
-        strangers::readers(&self.shared)
+        foreign_readers::readers(&self.shared)
     }
 
     fn close(&self) {
         let Some(running) = self.running.lock().take() else { return };
         let port = DdsPort { shared: self.shared.clone(), running: Mutex::default() };
-        match hands::is_delivering() {
+        match dispatch::is_delivering() {
             // Deleting the entities would wait for this thread.
             true => drop(thread::spawn(move || port.end(running))),
             false => port.end(running),
@@ -363,13 +379,13 @@ impl DdsPort {
             (std::mem::take(&mut state.channels), std::mem::take(&mut state.peers))
         };
         for node in peers.values_mut().filter_map(|peer| peer.node.as_mut()).filter(|node| node.is_confirmed) {
-            node.post(self.shared.pen.letter(&[Frame::Bye]));
+            node.post(self.shared.control_encoder.encode(&[Frame::Bye]));
             while !node.flush() && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(1));
             }
         }
         for node in peers.values().filter_map(|peer| peer.node.as_ref()).filter(|node| node.is_confirmed) {
-            node.mailbox().wait(deadline.saturating_duration_since(Instant::now()));
+            node.control_writer().wait(deadline.saturating_duration_since(Instant::now()));
         }
         self.shared.inbox.close();
         self.shared.deferred.end();

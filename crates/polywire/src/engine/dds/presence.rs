@@ -22,7 +22,7 @@ use super::{
 };
 
 /// The maximum number of nodes of a participant that are kept.
-const MOST_NAMES: usize = 16;
+const MAX_NAMES: usize = 16;
 
 /// The interval between attempts to publish what could not be published.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -99,7 +99,7 @@ impl Presence {
         };
         let is_known = self.nodes.contains_key(&participant);
         if is_known || self.nodes.len() < most {
-            let nodes = nodes.into_iter().take(MOST_NAMES);
+            let nodes = nodes.into_iter().take(MAX_NAMES);
             let nodes = nodes.map(|node| NodeEntities { readers: Vec::new(), ..node }).collect();
             self.nodes.insert(participant, nodes);
         }

@@ -67,7 +67,7 @@ struct Question {
 }
 
 /// The hash of a type, with the type or the reason why it is not known.
-pub(super) type Told = (TypeHash, Result<Schema, String>);
+pub(super) type TypeResult = (TypeHash, Result<Schema, String>);
 
 impl Questions {
     pub(super) fn is_empty(&self) -> bool {
@@ -91,7 +91,7 @@ impl Questions {
     }
 
     /// Handles an answer. Any program may have sent it, to a question of any client.
-    pub(super) fn answered(&mut self, shared: &Shared, sample: &Sample) -> Option<Told> {
+    pub(super) fn answered(&mut self, shared: &Shared, sample: &Sample) -> Option<TypeResult> {
         let (tag, answer) = untagged(sample.bytes.sample(), true)?;
         let mut questions = self.clients.values_mut().map(|client| &mut client.questions);
         let question = questions.find_map(|all| {
@@ -100,16 +100,16 @@ impl Questions {
         });
         let query = question?.query;
         let most = shared.options.limits.document_bytes;
-        let told = match answer.len() > most {
+        let result = match answer.len() > most {
             true => Err(format!("its answer has more than {most} bytes")),
             false => query.schema(&answer).map_err(|error| error.to_string()),
         };
         self.end_idle(shared);
-        Some((query.type_hash, told))
+        Some((query.type_hash, result))
     }
 
     /// Sends the questions that are due. Returns those that were not answered in time.
-    pub(super) fn keep_time(&mut self, shared: &Shared, now: Instant) -> Vec<Told> {
+    pub(super) fn keep_time(&mut self, shared: &Shared, now: Instant) -> Vec<TypeResult> {
         let mut failed = Vec::new();
         for ((of, node), client) in &mut self.clients {
             client.send(shared, *of, now);
@@ -123,11 +123,11 @@ impl Questions {
     }
 
     /// Forgets a participant that has gone. Returns the open questions to its nodes.
-    pub(super) fn forget(&mut self, shared: &Shared, participant: Guid) -> Vec<Told> {
+    pub(super) fn forget(&mut self, shared: &Shared, participant: Guid) -> Vec<TypeResult> {
         let gone = self.clients.iter_mut().filter(|((of, _), _)| *of == participant);
         let gone = gone.flat_map(|((_, node), client)| {
-            let told = move |question: Question| (question.query.type_hash, Err(format!("the node {node} has gone")));
-            client.questions.drain(..).map(told)
+            let failed = move |question: Question| (question.query.type_hash, Err(format!("the node {node} has gone")));
+            client.questions.drain(..).map(failed)
         });
         let gone = gone.collect();
         self.end_idle(shared);
@@ -138,7 +138,7 @@ impl Questions {
     /// because it may take long.
     fn end_idle(&mut self, shared: &Shared) {
         for (_, Client { writer, reader, .. }) in self.clients.extract_if(.., |_, client| client.questions.is_empty()) {
-            shared.deferred.add(Task::Hush(Box::new((writer, reader))));
+            shared.deferred.add(Task::DropTypeClient(Box::new((writer, reader))));
         }
     }
 }
@@ -150,7 +150,7 @@ impl Client {
         let qos = Qos { reliable: Some(Duration::from_millis(100)), ..Qos::default() };
         let questions = shared.us.topic(&rpc::request_topic(&service), &type_name("Request"), false)?;
         let answers = shared.us.topic(&rpc::reply_topic(&service), &type_name("Response"), false)?;
-        let receiver = Receiver { inbox: shared.inbox.clone(), item: |_, sample| Item::TypeTold(sample) };
+        let receiver = Receiver { inbox: shared.inbox.clone(), item: |_, sample| Item::TypeReceived(sample) };
         let reader = answers.reader(&qos, Arc::new(receiver), |_| {})?;
         Ok(Client { writer: questions.writer(&qos, |_| {})?, reader, found: None, questions: vec![question] })
     }

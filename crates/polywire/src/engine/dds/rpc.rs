@@ -36,7 +36,7 @@ const EXCEPTIONS: [&str; 6] = [
 ];
 
 /// The maximum length of an instance name, in bytes.
-const MOST_NAME: u32 = 255;
+const MAX_NAME: u32 = 255;
 
 /// Returns the suffix of topic names and type names in DDS-RPC.
 fn ending(role: Role) -> &'static str {
@@ -129,7 +129,7 @@ fn header_type(types: &mut SchemaBuilder, role: Role) -> Type {
     let identity = structure(types, "dds::SampleIdentity", identity);
     match role {
         Role::Request => {
-            let name = Member::new("instanceName", Type::String { bound: MOST_NAME });
+            let name = Member::new("instanceName", Type::String { bound: MAX_NAME });
             structure(types, "dds::rpc::RequestHeader", vec![Member::new("requestId", identity), name])
         }
         Role::Reply => {
@@ -178,7 +178,7 @@ impl Header {
         let request = SampleIdentity { writer, sequence: u64::from(word(16)?) << 32 | u64::from(word(20)?) };
         let last = word(24)?;
         let (exception, name) = match role {
-            Role::Request => (OK, Some(last).filter(|len| (1..=MOST_NAME + 1).contains(len))?),
+            Role::Request => (OK, Some(last).filter(|len| (1..=MAX_NAME + 1).contains(len))?),
             Role::Reply => (last, 0),
         };
         let len = 28 + name as usize;

@@ -19,8 +19,8 @@ use polywire_core::{
 
 use super::{
     super::Aligned,
+    dispatch::SampleRoute,
     form::Form,
-    hands::Way,
     rpc::{Header, Wrapper},
     state::{Channel, Shared},
 };
@@ -33,24 +33,24 @@ const HEADER: usize = 4;
 
 /// The maximum number of unanswered requests whose identifiers are kept. The oldest are forgotten
 /// first.
-const MOST: usize = 4096;
+const MAX_PENDING: usize = 4096;
 
 /// The identifier of a request in the samples of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum RequestId {
     Tag(Tag),
     Identity(SampleIdentity),
 }
 
 /// How the samples of a service's topic identify requests.
-pub(super) enum Call {
+pub(super) enum RequestIdCodec {
     /// By a tag, as in ROS 2.
     Tagged(Role),
     /// By a header, as in DDS-RPC.
     Wrapped(Box<Wrapper>),
 }
 
-impl Call {
+impl RequestIdCodec {
     /// Returns how a channel of this form identifies requests. `None` if its samples belong to no
     /// service. The error is for people.
     pub(super) fn new(
@@ -58,43 +58,43 @@ impl Call {
         form: Form,
         announcement: &Announcement,
         value: Option<&Schema>,
-    ) -> Option<Result<Call, String>> {
+    ) -> Option<Result<RequestIdCodec, String>> {
         let (_, role) = rpc::service_of(&announcement.topic)?;
         if !matches!(form, Form::Native { .. }) {
             return None;
         }
         if !is_wrapped {
-            return Some(Ok(Call::Tagged(role)));
+            return Some(Ok(RequestIdCodec::Tagged(role)));
         }
         let value = value.ok_or_else(|| "the type of its values is not known".to_owned());
-        Some(value.and_then(|value| Wrapper::new(role, announcement, value)).map(Box::new).map(Call::Wrapped))
+        Some(value.and_then(|value| Wrapper::new(role, announcement, value)).map(Box::new).map(RequestIdCodec::Wrapped))
     }
 
     pub(super) fn role(&self) -> Role {
         match self {
-            Call::Tagged(role) => *role,
-            Call::Wrapped(wrapper) => wrapper.role,
+            RequestIdCodec::Tagged(role) => *role,
+            RequestIdCodec::Wrapped(wrapper) => wrapper.role,
         }
     }
 
     /// Returns the payload of a sample for a message that a client or server of this node sends.
     /// `None` for messages that the service has no form for.
-    pub(super) fn named(
+    pub(super) fn wrap(
         &self,
         pending: &Mutex<Pending>,
         channel: &Channel,
         envelope: &Envelope<'_>,
         payload: &[u8],
     ) -> Option<Vec<u8>> {
-        let (name, error) = match self.role() {
+        let (id, error) = match self.role() {
             Role::Request => (has_place(envelope).then(|| self.own(channel, envelope.sequence))?, None),
             Role::Reply => pending.lock().answer(envelope)?,
         };
-        match (self, name) {
-            (Call::Tagged(_), Name::Tag(tag)) if error.is_none() => {
+        match (self, id) {
+            (RequestIdCodec::Tagged(_), RequestId::Tag(tag)) if error.is_none() => {
                 Some(tagged(payload, channel.form.has_header(), &tag))
             }
-            (Call::Wrapped(wrapper), Name::Identity(request)) => {
+            (RequestIdCodec::Wrapped(wrapper), RequestId::Identity(request)) => {
                 let exception = error.map_or(0, |error| error.code as u32);
                 let wrapped = wrapper.wrap(Header { request, exception }, payload);
                 let topic = &channel.topic;
@@ -105,43 +105,45 @@ impl Call {
     }
 
     /// Returns the identifier of a request of this node.
-    fn own(&self, channel: &Channel, sequence: u64) -> Name {
+    fn own(&self, channel: &Channel, sequence: u64) -> RequestId {
         match self {
-            Call::Tagged(_) => Name::Tag(own(channel.announcement.writer, sequence)),
-            Call::Wrapped(_) => Name::Identity(SampleIdentity { writer: Id128(channel.writer.guid().0), sequence }),
+            RequestIdCodec::Tagged(_) => RequestId::Tag(own(channel.announcement.writer, sequence)),
+            RequestIdCodec::Wrapped(_) => {
+                RequestId::Identity(SampleIdentity { writer: Id128(channel.writer.guid().0), sequence })
+            }
         }
     }
 
     /// Returns the number of the request of this channel that a reply identifies. `None` if it
     /// identifies another channel's request.
-    fn sequence_of(&self, name: &Name, channel: &Channel) -> Option<u64> {
-        let sequence = match name {
-            Name::Tag(tag) => number_in(tag),
-            Name::Identity(request) => request.sequence,
+    fn sequence_of(&self, id: &RequestId, channel: &Channel) -> Option<u64> {
+        let sequence = match id {
+            RequestId::Tag(tag) => number_in(tag),
+            RequestId::Identity(request) => request.sequence,
         };
-        (self.role() == Role::Request && self.own(channel, sequence) == *name).then_some(sequence)
+        (self.role() == Role::Request && self.own(channel, sequence) == *id).then_some(sequence)
     }
 
     /// Passes a peer's sample on to the node, as a request or a reply.
-    pub(super) fn deliver(&self, shared: &Shared, way: &Way, envelope: &Envelope<'_>, sample: &[u8]) {
-        let Way { link, announcement, form, .. } = way;
-        let (name, error, value) = match self.unnamed(*form, sample) {
-            Ok(unnamed) => unnamed,
+    pub(super) fn deliver(&self, shared: &Shared, route: &SampleRoute, envelope: &Envelope<'_>, sample: &[u8]) {
+        let SampleRoute { link, announcement, form, .. } = route;
+        let (id, error, value) = match self.unwrap_sample(*form, sample) {
+            Ok(unwrapped) => unwrapped,
             Err(reason) => {
                 log::debug!("{}: a sample of '{}' is ignored: {reason}", shared.endpoint, announcement.topic);
-                return link.sink.undecodable(way.channel, envelope.sequence, &reason);
+                return link.sink.undecodable(route.channel, envelope.sequence, &reason);
             }
         };
         let mut aligned = Aligned::default();
         match self.role() {
             Role::Request => {
                 let request = SampleIdentity { writer: announcement.writer, sequence: envelope.sequence };
-                shared.pending.lock().note(request, name);
+                shared.pending.lock().note(request, id);
                 link.sink.message(&Envelope { kind: Kind::Request, ..*envelope }, aligned.place(&value));
             }
             Role::Reply => {
                 let request_of = |channel: &Arc<Channel>| {
-                    let sequence = channel.call.as_ref()?.sequence_of(&name, channel)?;
+                    let sequence = channel.id_codec.as_ref()?.sequence_of(&id, channel)?;
                     Some(SampleIdentity { writer: channel.announcement.writer, sequence })
                 };
                 // The reply may be for another client of the service.
@@ -155,17 +157,17 @@ impl Call {
 
     /// Returns the identifier of the request in a sample, and the error or the value in it. The
     /// error of this function is for people.
-    fn unnamed(&self, form: Form, sample: &[u8]) -> Result<(Name, Option<RemoteError>, Vec<u8>), String> {
+    fn unwrap_sample(&self, form: Form, sample: &[u8]) -> Result<(RequestId, Option<RemoteError>, Vec<u8>), String> {
         match self {
-            Call::Tagged(_) => {
+            RequestIdCodec::Tagged(_) => {
                 let (tag, value) = untagged(sample, form.has_header()).ok_or("it is too short")?;
-                Ok((Name::Tag(tag), None, value))
+                Ok((RequestId::Tag(tag), None, value))
             }
-            Call::Wrapped(wrapper) => {
+            RequestIdCodec::Wrapped(wrapper) => {
                 let (Header { request, exception }, value) = wrapper.unwrap(sample)?;
                 let code = || u8::try_from(exception).ok().and_then(RemoteCode::of).unwrap_or(RemoteCode::Failed);
                 let error = (exception != 0).then(|| RemoteError::new(code(), ""));
-                Ok((Name::Identity(request), error, value))
+                Ok((RequestId::Identity(request), error, value))
             }
         }
     }
@@ -180,27 +182,27 @@ fn has_place(envelope: &Envelope<'_>) -> bool {
 /// The identifiers of requests that have not been answered.
 #[derive(Default)]
 pub(super) struct Pending {
-    names: BTreeMap<SampleIdentity, Name>,
+    ids: BTreeMap<SampleIdentity, RequestId>,
     order: VecDeque<SampleIdentity>,
 }
 
 impl Pending {
-    pub(super) fn note(&mut self, request: SampleIdentity, name: Name) {
-        if self.names.insert(request, name).is_none() {
+    pub(super) fn note(&mut self, request: SampleIdentity, id: RequestId) {
+        if self.ids.insert(request, id).is_none() {
             self.order.push_back(request);
         }
-        if self.order.len() > MOST {
-            self.order.pop_front().map(|oldest| self.names.remove(&oldest));
+        if self.order.len() > MAX_PENDING {
+            self.order.pop_front().map(|oldest| self.ids.remove(&oldest));
         }
     }
 
     /// Takes the identifier of the request that a reply answers, and returns it with the error in
     /// the reply. `None` if the request is not pending.
-    fn answer(&mut self, envelope: &Envelope<'_>) -> Option<(Name, Option<RemoteError>)> {
+    fn answer(&mut self, envelope: &Envelope<'_>) -> Option<(RequestId, Option<RemoteError>)> {
         let ReplyHeader { request, error } = ReplyHeader::parse(envelope.extensions)?;
-        let name = self.names.remove(&request)?;
+        let id = self.ids.remove(&request)?;
         self.order.retain(|other| *other != request);
-        Some((name, error))
+        Some((id, error))
     }
 }
 
@@ -264,18 +266,18 @@ mod tests {
             let reply = ReplyHeader { request, error: error.clone() }.to_extensions();
             let reply = Envelope { kind: Kind::Reply, extensions: reply.as_extensions(), ..plain };
             assert_eq!(pending.answer(&reply), None, "nobody has asked");
-            pending.note(request, Name::Tag([3; 16]));
-            assert_eq!((pending.answer(&reply), pending.order.len()), (Some((Name::Tag([3; 16]), error)), 0));
+            pending.note(request, RequestId::Tag([3; 16]));
+            assert_eq!((pending.answer(&reply), pending.order.len()), (Some((RequestId::Tag([3; 16]), error)), 0));
         }
     }
 
     #[test]
     fn the_oldest_requests_are_forgotten() {
         let mut pending = Pending::default();
-        for sequence in 0..2 * MOST as u64 {
-            pending.note(SampleIdentity { writer: CLIENT, sequence }, Name::Tag([1; 16]));
+        for sequence in 0..2 * MAX_PENDING as u64 {
+            pending.note(SampleIdentity { writer: CLIENT, sequence }, RequestId::Tag([1; 16]));
         }
-        assert_eq!((pending.names.len(), pending.order.len()), (MOST, MOST));
-        assert!(!pending.names.contains_key(&SampleIdentity { writer: CLIENT, sequence: 0 }));
+        assert_eq!((pending.ids.len(), pending.order.len()), (MAX_PENDING, MAX_PENDING));
+        assert!(!pending.ids.contains_key(&SampleIdentity { writer: CLIENT, sequence: 0 }));
     }
 }

@@ -24,12 +24,12 @@ use super::{
         foreign::{Need, Types},
     },
     deferred::{Deferred, Late},
+    dispatch::Inlet,
     form::{Form, OCTETS, Place},
-    hands::Inlet,
     inbox::Inbox,
     name::Naming,
-    peer::{Gate, Incoming, Interest, Link, Peer, Pen, ReadEnd, Reading},
-    service::{Call, Pending},
+    peer::{ControlEncoder, Gate, Incoming, Interest, Link, Peer, ReadEnd, Reading},
+    service::{Pending, RequestIdCodec},
 };
 
 /// Everything that the threads of a port share.
@@ -44,7 +44,7 @@ pub(super) struct Shared {
     pub(super) naming: Naming,
     /// Whether the participant has DDS Security.
     pub(super) is_secure: bool,
-    pub(super) pen: Pen,
+    pub(super) control_encoder: ControlEncoder,
     pub(super) encoder: DatagramEncoder,
     pub(super) inbox: Arc<Inbox>,
     pub(super) inlet: Arc<Inlet>,
@@ -52,7 +52,7 @@ pub(super) struct Shared {
     /// Requests to services of ROS 2 or DDS-RPC that this node has not answered.
     pub(super) pending: Mutex<Pending>,
     /// Must not be locked while Cyclone is called: Cyclone's threads may wait for this lock while
-    /// they hand over a message.
+    /// they dispatch a message.
     pub(super) state: Mutex<State>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct State {
     pub(super) read_ends: Vec<Weak<ReadEnd>>,
     /// The types of writers of ROS 2.
     pub(super) types: Types<(Guid, ChannelId)>,
-    /// Participants for which too many letters wait. The port's thread ends their links.
+    /// Participants for which too many control messages wait. The port's thread ends their links.
     pub(super) cut_off: BTreeSet<Guid>,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Channel {
     pub(super) announcement: Announcement,
     pub(super) form: Form,
     /// `Some` if the channel belongs to a service of ROS 2 or DDS-RPC.
-    pub(super) call: Option<Call>,
+    pub(super) id_codec: Option<RequestIdCodec>,
     /// The names of its topic and type in DDS.
     pub(super) topic: String,
     pub(super) type_name: String,
@@ -139,9 +139,9 @@ impl State {
         self.peers.iter_mut().find(|(_, peer)| is_it(peer)).map(|(guid, peer)| (*guid, peer))
     }
 
-    pub(super) fn post(&mut self, guid: Guid, letter: Vec<u8>) {
+    pub(super) fn post(&mut self, guid: Guid, message: Vec<u8>) {
         let node = self.peers.get_mut(&guid).and_then(|peer| peer.node.as_mut());
-        if node.is_some_and(|node| !node.post(letter)) {
+        if node.is_some_and(|node| !node.post(message)) {
             self.cut_off.insert(guid);
         }
     }
@@ -211,11 +211,11 @@ impl State {
         match &mut incoming.reading {
             _ if !answer.accepts() => {
                 answered = Answered::Ended { writer, reading: incoming.reading.take() };
-                self.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }]));
+                self.post(guid, shared.control_encoder.encode(&[Frame::Answer { channel, answer }]));
             }
             Some(_) if !was_answered => answered = Answered::Begins,
             Some(Reading { answer: waiting @ Some(_), .. }) => *waiting = Some(answer),
-            Some(_) => self.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }])),
+            Some(_) => self.post(guid, shared.control_encoder.encode(&[Frame::Answer { channel, answer }])),
             none @ None => {
                 let gate = match is_node {
                     true => Gate::Shut(Vec::new()),

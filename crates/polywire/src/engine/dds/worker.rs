@@ -1,4 +1,5 @@
-//! The port's thread: takes what DDS reports and receives, calls the node, and sends letters.
+//! The port's thread: takes what DDS reports and receives, calls the node, and sends control
+//! messages.
 
 mod denied;
 mod history;
@@ -27,16 +28,16 @@ use self::{denied::Denied, mismatch::Mismatched};
 use super::{
     super::{Disconnect, Event, LinkId, LinkInfo, Principal, rejections::Rejections},
     deferred::Task,
+    dispatch::{Dispatch, ReaderCallback, SampleRoute},
     early::Early,
     form::{OCTETS, Place, datagram},
-    hands::{Door, Hands, Way},
     inbox::Item,
     kept::{self, Replay},
     keys::Keys,
     name::Naming,
     peer::{
-        Correspondent, EndId, Gate, Incoming, Interest, LETTERS, Link, Mailbox, Peer, ReadEnd, Reading, Silent,
-        address, introduced, labelled,
+        CONTROL_TOPIC, ControlWriter, EndId, Gate, Incoming, Interest, Link, Peer, ReadEnd, Reading, RemoteNode,
+        Silent, address, introduced, labelled,
     },
     policies::{self, offer_of},
     presence::Presence,
@@ -47,8 +48,8 @@ use super::{
     types::{Known, LOOK, Lookups},
 };
 
-/// The interval for greeting nodes that have not confirmed that letters reach them, and for sending
-/// letters again that found no room.
+/// The interval for greeting nodes that have not confirmed that control messages reach them, and
+/// for sending control messages again that found no room.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// The longest sleep while there is nothing to do.
@@ -108,38 +109,38 @@ impl Worker {
         let shared = self.shared.clone();
         let mut pause = AGAIN;
         while shared.inbox.wait(pause) {
-            let mut hands = shared.inlet.hands();
+            let mut dispatch = shared.inlet.dispatch();
             let mut has_changed = false;
             for _ in 0..TURN {
                 let Some(item) = shared.inbox.pop() else { break };
                 has_changed |= !matches!(item, Item::Arrived(..));
-                self.handle(&mut hands, item);
+                self.handle(&mut dispatch, item);
             }
-            self.replay(&mut hands);
+            self.replay(&mut dispatch);
             // Samples that arrive from now on need not wait for the work below.
-            drop(hands);
+            drop(dispatch);
             self.touched.drain(..).for_each(|link| link.sink.drained());
             if let Some(presence) = self.presence.as_mut().filter(|presence| has_changed || presence.is_due()) {
                 presence.tell(&shared);
             }
             self.expire();
             self.look_for_denied();
-            pause = if self.send_letters() { IDLE } else { AGAIN };
+            pause = if self.send_control_messages() { IDLE } else { AGAIN };
             if !self.lookups.is_empty() || !self.mismatched.is_empty() {
                 // The functions below call the node, which needs the turn.
-                let mut turn = shared.inlet.hands();
+                let mut turn = shared.inlet.dispatch();
                 self.look_types_up(&mut turn);
-                self.tell_mismatches();
+                self.report_mismatches();
                 pause = LOOK;
             }
             let due = self.due_types();
             if !self.questions.is_empty() || !due.is_empty() {
-                let _turn = shared.inlet.hands();
+                let _turn = shared.inlet.dispatch();
                 self.ask_on(due);
                 pause = pause.min(questions::LOOK);
             }
             if !self.settling.is_empty() {
-                let _turn = shared.inlet.hands();
+                let _turn = shared.inlet.dispatch();
                 self.settle();
                 pause = pause.min(settling::LOOK);
             }
@@ -150,33 +151,36 @@ impl Worker {
         shared.inlet.close(false);
     }
 
-    fn handle(&mut self, hands: &mut Hands, item: Item) {
+    fn handle(&mut self, dispatch: &mut Dispatch, item: Item) {
         match item {
-            Item::Discovered(discovery) => self.discovered(hands, *discovery),
-            Item::Letter(writer, sample) => self.letter(hands, writer.participant(), &sample),
-            Item::Arrived(end, writer, sample) => self.arrived(hands, end, writer, sample),
+            Item::Discovered(discovery) => self.discovered(dispatch, *discovery),
+            Item::ControlMessage(writer, sample) => self.control_message(dispatch, writer.participant(), &sample),
+            Item::Arrived(end, writer, sample) => self.arrived(dispatch, end, writer, sample),
             Item::Present(writer, sample) => self.present(writer.participant(), &sample),
             Item::TypeNeeded(guid, channel, hash) => self.type_needed(guid, channel, hash),
-            Item::TypeTold(sample) => {
-                self.questions.answered(&self.shared, &sample).into_iter().for_each(|told| self.type_told(told));
+            Item::TypeReceived(sample) => {
+                let result = self.questions.answered(&self.shared, &sample);
+                result.into_iter().for_each(|result| self.type_received(result));
             }
-            Item::TypeAsked(sample) => self.presence.iter().for_each(|presence| presence.asked(&self.shared, &sample)),
+            Item::TypeRequested(sample) => {
+                self.presence.iter().for_each(|presence| presence.asked(&self.shared, &sample))
+            }
             Item::Matched(channel) => self.matched(channel),
             Item::Incompatible(channel, policy) => self.incompatible(channel, policy),
             Item::Reads => self.reads(),
             Item::Lives(end, writer, is_alive) => self.lives(end, writer, is_alive),
             Item::Wanted(link, document) => self.wanted(link, document),
-            Item::Answered(link, channel, answer) => self.answer(hands, link, channel, answer),
-            Item::Ring => {}
+            Item::Answered(link, channel, answer) => self.answer(dispatch, link, channel, answer),
+            Item::Wake => {}
         }
     }
 
-    fn discovered(&mut self, hands: &mut Hands, discovery: Discovery) {
+    fn discovered(&mut self, dispatch: &mut Dispatch, discovery: Discovery) {
         match discovery {
-            Discovery::Participant { guid, user_data } => self.participant(hands, guid, &user_data),
-            Discovery::Writer(writer) => self.writer(hands, writer),
+            Discovery::Participant { guid, user_data } => self.participant(dispatch, guid, &user_data),
+            Discovery::Writer(writer) => self.writer(dispatch, writer),
             Discovery::Reader(reader) => self.reader(&reader),
-            Discovery::Gone(guid) => self.gone(hands, guid),
+            Discovery::Gone(guid) => self.gone(dispatch, guid),
         }
     }
 
@@ -186,7 +190,7 @@ impl Worker {
 
     // Discovery.
 
-    fn participant(&mut self, hands: &mut Hands, guid: Guid, user_data: &[u8]) {
+    fn participant(&mut self, dispatch: &mut Dispatch, guid: Guid, user_data: &[u8]) {
         if self.is_ours(guid) || self.shared.state.lock().peers.contains_key(&guid) {
             return;
         }
@@ -196,7 +200,7 @@ impl Worker {
             return;
         }
         let shared = self.shared.clone();
-        let node = match node.map(|hello| Correspondent::new(&shared.us, guid, hello, &shared.inbox)).transpose() {
+        let node = match node.map(|hello| RemoteNode::new(&shared.us, guid, hello, &shared.inbox)).transpose() {
             Ok(node) => node,
             Err(error) => return log::warn!("{}: cannot reach {guid}: {error}", shared.endpoint),
         };
@@ -214,14 +218,14 @@ impl Worker {
             let of = |endpoint: &&Endpoint| endpoint.participant == guid;
             state.writers.values().filter(of).cloned().collect::<Vec<_>>()
         };
-        known.into_iter().for_each(|writer| self.writer(hands, writer));
+        known.into_iter().for_each(|writer| self.writer(dispatch, writer));
         let channels: Vec<ChannelId> = shared.state.lock().channels.keys().copied().collect();
         channels.into_iter().for_each(|channel| self.matched(channel));
         self.greeted = None;
     }
 
-    fn writer(&mut self, hands: &mut Hands, writer: Endpoint) {
-        if self.is_ours(writer.guid) || writer.topic == LETTERS {
+    fn writer(&mut self, dispatch: &mut Dispatch, writer: Endpoint) {
+        if self.is_ours(writer.guid) || writer.topic == CONTROL_TOPIC {
             return;
         }
         let participant = writer.participant;
@@ -242,7 +246,7 @@ impl Worker {
             (false, _) if self.shared.types && writer.types.is_some() || self.is_unnamed(participant) => {
                 self.lookups.begin(&writer);
             }
-            (false, _) => self.foreign_writer(hands, &writer, None),
+            (false, _) => self.foreign_writer(dispatch, &writer, None),
         }
     }
 
@@ -262,7 +266,7 @@ impl Worker {
 
     /// Announces a writer of a program that is not a node to this node, as a channel. If the writer
     /// has a channel, announces its new offer if that has changed.
-    fn foreign_writer(&mut self, hands: &mut Hands, writer: &Endpoint, known: Option<&Known>) {
+    fn foreign_writer(&mut self, dispatch: &mut Dispatch, writer: &Endpoint, known: Option<&Known>) {
         let codec = match writer.qos.representations.first() {
             None | Some(Representation::Xcdr1) => "cdr",
             Some(Representation::Xcdr2) => "xcdr2",
@@ -303,7 +307,7 @@ impl Worker {
             let Some(peer) = state.peers.get_mut(&writer.participant) else { return };
             if let Some(channel) = peer.by_writer.get(&writer.guid).copied() {
                 drop(state);
-                return self.renew_offer(hands, writer.guid, channel, announcement.offer);
+                return self.renew_offer(dispatch, writer.guid, channel, announcement.offer);
             }
             let mut incoming = Incoming::new(&announcement);
             incoming.found(writer);
@@ -317,12 +321,12 @@ impl Worker {
     }
 
     fn reader(&self, reader: &Endpoint) {
-        if !self.is_ours(reader.guid) && reader.topic != LETTERS {
+        if !self.is_ours(reader.guid) && reader.topic != CONTROL_TOPIC {
             self.shared.state.lock().note_reader(reader, self.shared.options.limits.channels);
         }
     }
 
-    fn gone(&mut self, hands: &mut Hands, guid: Guid) {
+    fn gone(&mut self, dispatch: &mut Dispatch, guid: Guid) {
         if self.stays(guid) {
             return;
         }
@@ -335,11 +339,11 @@ impl Worker {
             state.readers.remove(&guid);
             if state.peers.contains_key(&guid) {
                 drop(state);
-                return self.lose(hands, guid, Disconnect::Lost("it has not been heard for its lease".into()));
+                return self.lose(dispatch, guid, Disconnect::Lost("it has not been heard for its lease".into()));
             }
             let Some(peer) = state.peers.get_mut(&guid.participant()) else { return };
             let Some(channel) = peer.by_writer.remove(&guid) else { return };
-            hands.shut(guid);
+            dispatch.shut(guid);
             let is_node = peer.node.is_some();
             let Some(incoming) = peer.incoming.get_mut(&channel) else { return };
             incoming.writer = None;
@@ -349,7 +353,7 @@ impl Worker {
             (peer.link.clone(), channel, peer.incoming.remove(&channel))
         };
         let Some(ended) = ended else { return };
-        self.leave(hands, ended.writer, ended.reading);
+        self.leave(dispatch, ended.writer, ended.reading);
         if let Some(link) = link {
             ended.history.into_iter().for_each(|history| self.forget_history(&link, guid, history));
             link.sink.retired(channel);
@@ -358,15 +362,15 @@ impl Worker {
     }
 
     /// Stops reading a channel.
-    fn leave(&self, hands: &mut Hands, writer: Option<Guid>, reading: Option<Reading>) {
-        writer.into_iter().for_each(|writer| hands.shut(writer));
+    fn leave(&self, dispatch: &mut Dispatch, writer: Option<Guid>, reading: Option<Reading>) {
+        writer.into_iter().for_each(|writer| dispatch.shut(writer));
         if let Some(end) = reading.and_then(|reading| reading.reader) {
             self.shared.deferred.add(Task::Leave(end));
         }
     }
 
     /// Ends the link to a participant.
-    fn lose(&mut self, hands: &mut Hands, guid: Guid, reason: Disconnect) {
+    fn lose(&mut self, dispatch: &mut Dispatch, guid: Guid, reason: Disconnect) {
         let mut lost = {
             let mut state = self.shared.state.lock();
             let lost = state.peers.remove(&guid);
@@ -379,12 +383,12 @@ impl Worker {
             }
             lost
         };
-        hands.forget(guid);
+        dispatch.forget(guid);
         self.early.forget(guid);
         self.leaving.retain(|writer| writer.participant() != guid);
         self.end_replays(|replay| replay.writer.participant() == guid);
         let left = lost.iter_mut().flat_map(|peer| std::mem::take(&mut peer.incoming).into_values());
-        left.for_each(|incoming| self.leave(hands, incoming.writer, incoming.reading));
+        left.for_each(|incoming| self.leave(dispatch, incoming.writer, incoming.reading));
         self.presence.as_mut().into_iter().for_each(|presence| presence.forget(guid));
         if let Some(link) = lost.as_ref().and_then(|peer| peer.link.clone()) {
             self.touched.retain(|touched| touched.info.id != link.info.id);
@@ -392,8 +396,8 @@ impl Worker {
             self.shared.sink.event(Event::Disconnected { link: link.info.clone(), reason });
         }
         lost.into_iter().for_each(|peer| self.shared.deferred.add(Task::Lose(Box::new(peer))));
-        let untold = self.questions.forget(&self.shared, guid);
-        untold.into_iter().for_each(|told| self.type_told(told));
+        let unanswered = self.questions.forget(&self.shared, guid);
+        unanswered.into_iter().for_each(|result| self.type_received(result));
     }
 
     /// Ends all links when the files of DDS Security expire.
@@ -406,7 +410,7 @@ impl Worker {
         log::warn!("{}: {EXPIRED}", shared.endpoint);
         let known: Vec<Guid> = shared.state.lock().peers.keys().copied().collect();
         for guid in known {
-            self.lose(&mut shared.inlet.hands(), guid, Disconnect::Untrusted(EXPIRED.into()));
+            self.lose(&mut shared.inlet.dispatch(), guid, Disconnect::Untrusted(EXPIRED.into()));
         }
     }
 
@@ -430,8 +434,8 @@ impl Worker {
         Some(link)
     }
 
-    /// Returns the link to a node that has sent a letter. If the link is new, announces all
-    /// channels.
+    /// Returns the link to a node that has sent a control message. If the link is new, announces
+    /// all channels.
     fn node_link(&self, guid: Guid) -> Option<Arc<Link>> {
         let hello = {
             let state = self.shared.state.lock();
@@ -447,77 +451,78 @@ impl Worker {
         let channels: Vec<Arc<Channel>> = state.channels.values().cloned().collect();
         for channel in channels {
             let start = channel.ask(&link);
-            state.post(guid, self.shared.pen.letter(&[channel.announce(start)]));
+            state.post(guid, self.shared.control_encoder.encode(&[channel.announce(start)]));
         }
         Some(link)
     }
 
-    /// Sends letters and greetings. False if something is still to be sent.
-    fn send_letters(&mut self) -> bool {
+    /// Sends control messages and greetings. False if something is still to be sent.
+    fn send_control_messages(&mut self) -> bool {
         let is_due = self.greeted.is_none_or(|greeted| greeted.elapsed() >= AGAIN);
         let (greeted, posted): (Vec<_>, Vec<_>) = {
             let state = self.shared.state.lock();
             let nodes = state.peers.iter().filter_map(|(guid, peer)| Some((*guid, peer.node.as_ref()?)));
             let nodes = nodes.filter(|(_, node)| !node.is_done());
-            let nodes = nodes.map(|(guid, node)| (guid, node.is_confirmed, node.mailbox()));
+            let nodes = nodes.map(|(guid, node)| (guid, node.is_confirmed, node.control_writer()));
             nodes.partition(|(_, is_confirmed, _)| !is_confirmed)
         };
         if is_due {
-            let greeting = self.shared.pen.letter(&[Frame::Heartbeat]);
-            for (_, _, mailbox) in &greeted {
-                mailbox.send(&greeting);
+            let greeting = self.shared.control_encoder.encode(&[Frame::Heartbeat]);
+            for (_, _, control_writer) in &greeted {
+                control_writer.send(&greeting);
             }
             self.greeted = Some(Instant::now());
             self.unreached.tell(&self.shared);
         }
         let mut is_done = greeted.is_empty();
-        for (guid, _, mailbox) in posted {
-            is_done &= self.send_posted(guid, &mailbox);
+        for (guid, _, control_writer) in posted {
+            is_done &= self.send_posted(guid, &control_writer);
         }
         let cut_off = std::mem::take(&mut self.shared.state.lock().cut_off);
         let shared = self.shared.clone();
         for guid in cut_off {
-            self.lose(&mut shared.inlet.hands(), guid, Disconnect::Unread);
+            self.lose(&mut shared.inlet.dispatch(), guid, Disconnect::Unread);
         }
         is_done
     }
 
-    /// Sends the letters to a node, as far as there is room. False if something is left.
-    fn send_posted(&self, guid: Guid, mailbox: &Mailbox) -> bool {
+    /// Sends the control messages to a node, as far as there is room. False if something is left.
+    fn send_posted(&self, guid: Guid, control_writer: &ControlWriter) -> bool {
         loop {
-            let letter = self.with_node(guid, Correspondent::next);
-            let Some(letter) = letter.flatten() else { return true };
-            if !mailbox.send(&letter) {
-                self.with_node(guid, |node| node.put_back(letter));
+            let message = self.with_node(guid, RemoteNode::next);
+            let Some(message) = message.flatten() else { return true };
+            if !control_writer.send(&message) {
+                self.with_node(guid, |node| node.put_back(message));
                 return false;
             }
         }
     }
 
-    fn with_node<T>(&self, guid: Guid, with: impl FnOnce(&mut Correspondent) -> T) -> Option<T> {
+    fn with_node<T>(&self, guid: Guid, with: impl FnOnce(&mut RemoteNode) -> T) -> Option<T> {
         let mut state = self.shared.state.lock();
         state.peers.get_mut(&guid).and_then(|peer| peer.node.as_mut()).map(with)
     }
 
-    fn letter(&mut self, hands: &mut Hands, guid: Guid, sample: &Sample) {
-        let Some(letter) = datagram(&sample.bytes) else { return };
+    fn control_message(&mut self, dispatch: &mut Dispatch, guid: Guid, sample: &Sample) {
+        let Some(message) = datagram(&sample.bytes) else { return };
         let Some(link) = self.node_link(guid) else { return };
-        let frames = match hands.decoder(guid).open(letter) {
+        let frames = match dispatch.decoder(guid).open(message) {
             Ok(datagram) => datagram.collect::<Result<Vec<Frame<'_>>, _>>(),
             Err(error) => Err(error),
         };
         match frames {
-            Ok(frames) => frames.into_iter().for_each(|frame| self.read(hands, guid, &link, frame)),
-            Err(error) => self.lose(hands, guid, Disconnect::Protocol(error)),
+            Ok(frames) => frames.into_iter().for_each(|frame| self.read(dispatch, guid, &link, frame)),
+            Err(error) => self.lose(dispatch, guid, Disconnect::Protocol(error)),
         }
     }
 
-    fn read(&mut self, hands: &mut Hands, guid: Guid, link: &Arc<Link>, frame: Frame<'_>) {
+    fn read(&mut self, dispatch: &mut Dispatch, guid: Guid, link: &Arc<Link>, frame: Frame<'_>) {
         match frame {
             Frame::Heartbeat => {
-                let mailbox = self.with_node(guid, |node| node.mailbox());
+                let control_writer = self.with_node(guid, |node| node.control_writer());
                 // If there is no room, the node greets again.
-                mailbox.map(|mailbox| mailbox.send(&self.shared.pen.letter(&[Frame::Taken { messages: 1 }])));
+                let encoder = &self.shared.control_encoder;
+                control_writer.map(|writer| writer.send(&encoder.encode(&[Frame::Taken { messages: 1 }])));
             }
             Frame::Taken { .. } => {
                 self.with_node(guid, |node| node.is_confirmed = true);
@@ -526,11 +531,11 @@ impl Worker {
                 self.announced(guid, link, channel, start, &announcement)
             }
             Frame::Answer { channel, answer } => self.answered(guid, link, channel, answer),
-            Frame::Position { channel, start, .. } => self.position(hands, guid, link, channel, start),
-            Frame::Retire { channel } => self.retired(hands, guid, link, channel),
+            Frame::Position { channel, start, .. } => self.position(dispatch, guid, link, channel, start),
+            Frame::Retire { channel } => self.retired(dispatch, guid, link, channel),
             Frame::Want { document } => link.sink.wanted(document),
             Frame::Document { document, bytes } => link.sink.supplied(document, bytes),
-            Frame::Bye => self.lose(hands, guid, Disconnect::Bye),
+            Frame::Bye => self.lose(dispatch, guid, Disconnect::Bye),
             // Nodes send nothing else; later versions may.
             _ => {}
         }
@@ -572,22 +577,22 @@ impl Worker {
     }
 
     /// Handles the node's answer to a channel of a peer.
-    fn answer(&mut self, hands: &mut Hands, link: LinkId, channel: ChannelId, answer: Answer) {
+    fn answer(&mut self, dispatch: &mut Dispatch, link: LinkId, channel: ChannelId, answer: Answer) {
         if let Some(writer) = self.history_of(link, channel) {
-            return self.history_answered(hands, writer, channel, answer.accepts());
+            return self.history_answered(dispatch, writer, channel, answer.accepts());
         }
         let answered = self.shared.state.lock().answer(&self.shared, link, channel, answer);
         match answered {
             Some((guid, Answered::Begins)) => {
                 self.begin_to_read(guid, channel);
-                self.take_early(hands, guid, channel);
+                self.take_early(dispatch, guid, channel);
                 if self.has_foreign_replies(guid, channel).unwrap_or_default() {
                     self.settling.begin(guid, channel, Instant::now());
                 }
             }
             Some((guid, Answered::Ended { writer, reading })) => {
                 self.drop_early(guid, channel);
-                self.leave(hands, writer, reading);
+                self.leave(dispatch, writer, reading);
             }
             Some((_, Answered::Noted)) | None => {}
         }
@@ -618,12 +623,12 @@ impl Worker {
             };
             let before = reading.reader.replace(end);
             if is_there && let Some(answer) = reading.answer.take() {
-                state.post(guid, shared.pen.letter(&[Frame::Answer { channel, answer }]));
+                state.post(guid, shared.control_encoder.encode(&[Frame::Answer { channel, answer }]));
             }
             before
         };
         drop(before);
-        self.tell_life(guid, channel);
+        self.report_liveliness(guid, channel);
     }
 
     /// Returns a reader for a writer: an existing one that fits, or a new one.
@@ -639,7 +644,7 @@ impl Worker {
             return Ok(end);
         }
         let (inlet, id) = (shared.inlet.clone(), EndId::next());
-        let end = self.open_reader(writer, id, Arc::new(Door { inlet, end: id }))?;
+        let end = self.open_reader(writer, id, Arc::new(ReaderCallback { inlet, end: id }))?;
         let mut state = shared.state.lock();
         state.read_ends.retain(|end| end.strong_count() > 0);
         state.read_ends.push(Arc::downgrade(&end));
@@ -668,7 +673,7 @@ impl Worker {
 
     /// Handles the position of a peer's channel: the messages begin after this place, or end with
     /// it if the channel retires.
-    fn position(&mut self, hands: &mut Hands, guid: Guid, link: &Arc<Link>, channel: ChannelId, start: Start) {
+    fn position(&mut self, dispatch: &mut Dispatch, guid: Guid, link: &Arc<Link>, channel: ChannelId, start: Start) {
         let waiting = {
             let mut state = self.shared.state.lock();
             let peer = state.peers.get_mut(&guid);
@@ -683,58 +688,58 @@ impl Worker {
         link.sink.position(channel, start, 0);
         link.sink.matched(channel);
         if let (Some((writer, end)), waiting) = waiting {
-            waiting.into_iter().for_each(|sample| self.arrived(hands, end, writer, sample));
+            waiting.into_iter().for_each(|sample| self.arrived(dispatch, end, writer, sample));
         }
     }
 
-    fn retired(&mut self, hands: &mut Hands, guid: Guid, link: &Link, channel: ChannelId) {
+    fn retired(&mut self, dispatch: &mut Dispatch, guid: Guid, link: &Link, channel: ChannelId) {
         {
             let mut state = self.shared.state.lock();
             let Some(incoming) = state.incoming(guid, channel) else { return };
             incoming.ends_at = Some(incoming.position);
         }
-        self.end_if_over(hands, guid, channel, link, true);
+        self.end_if_over(dispatch, guid, channel, link, true);
     }
 
     /// Ends a channel if all its messages have arrived, or if its writer has gone and `retires`.
-    fn end_if_over(&self, hands: &mut Hands, guid: Guid, channel: ChannelId, link: &Link, retires: bool) {
+    fn end_if_over(&self, dispatch: &mut Dispatch, guid: Guid, channel: ChannelId, link: &Link, retires: bool) {
         let over = {
             let mut state = self.shared.state.lock();
             let Some(peer) = state.peers.get_mut(&guid) else { return };
             let Some(incoming) = peer.incoming.get(&channel) else { return };
-            let last = incoming.writer.and_then(|writer| hands.end(writer));
+            let last = incoming.writer.and_then(|writer| dispatch.end(writer));
             let is_over = incoming.is_over(last) || retires && incoming.writer.is_none();
             if is_over { peer.incoming.remove(&channel) } else { None }
         };
         if let Some(over) = over {
-            self.leave(hands, over.writer, over.reading);
+            self.leave(dispatch, over.writer, over.reading);
             link.sink.retired(channel);
         }
     }
 
-    fn arrived(&mut self, hands: &mut Hands, end: EndId, writer: Guid, sample: Sample) {
-        if hands.way(writer).is_none() {
+    fn arrived(&mut self, dispatch: &mut Dispatch, end: EndId, writer: Guid, sample: Sample) {
+        if dispatch.route(writer).is_none() {
             if self.is_early(writer) {
                 return self.early.push(writer, end, sample);
             }
-            match self.way(writer, &sample) {
-                Some(way) => hands.open(writer, way),
+            match self.route(writer, &sample) {
+                Some(route) => dispatch.open(writer, route),
                 None => return,
             }
         }
-        if hands.way(writer).is_some_and(|way| !way.is_from(end)) {
+        if dispatch.route(writer).is_some_and(|route| !route.is_from(end)) {
             return;
         }
         let shared = self.shared.clone();
-        hands.pass(writer, &sample, &mut |way, envelope, payload| match &way.call {
-            None => way.link.sink.message(envelope, payload),
-            Some(call) => call.deliver(&shared, way, envelope, payload),
+        dispatch.pass(writer, &sample, &mut |route, envelope, payload| match &route.id_codec {
+            None => route.link.sink.message(envelope, payload),
+            Some(id_codec) => id_codec.deliver(&shared, route, envelope, payload),
         });
-        let Some(way) = hands.way(writer) else { return };
-        let (link, channel, ends) = (way.link.clone(), way.channel, way.ends);
+        let Some(route) = dispatch.route(writer) else { return };
+        let (link, channel, ends) = (route.link.clone(), route.channel, route.ends);
         self.touch(&link);
         if ends {
-            self.end_if_over(hands, writer.participant(), channel, &link, false);
+            self.end_if_over(dispatch, writer.participant(), channel, &link, false);
         }
     }
 
@@ -745,10 +750,10 @@ impl Worker {
         }
     }
 
-    /// Makes the way of a writer's samples, for the first sample that is passed on. `None` if the
+    /// Makes the route of a writer's samples, for the first sample that is passed on. `None` if the
     /// node does not want them. `None`, too, if it is not known yet where the messages begin: the
     /// sample waits.
-    fn way(&self, writer: Guid, sample: &Sample) -> Option<Way> {
+    fn route(&self, writer: Guid, sample: &Sample) -> Option<SampleRoute> {
         let mut state = self.shared.state.lock();
         let peer = state.peers.get_mut(&writer.participant())?;
         let channel = *peer.by_writer.get(&writer)?;
@@ -780,12 +785,14 @@ impl Worker {
             false => None,
         };
         let keys = keys.map(|schema| Keys::new(&announcement.codec, schema));
-        let call = match is_node || self.shared.naming.has_services() {
-            true => self.call(form, &announcement, document, &type_name).transpose(),
+        let id_codec = match is_node || self.shared.naming.has_services() {
+            true => self.id_codec(form, &announcement, document, &type_name).transpose(),
             false => Ok(None),
         };
-        match call {
-            Ok(call) => Some(Way { link, channel, announcement, form, call, is_node, place, end, keys, ends }),
+        match id_codec {
+            Ok(id_codec) => {
+                Some(SampleRoute { link, channel, announcement, form, id_codec, is_node, place, end, keys, ends })
+            }
             Err(reason) => {
                 log::debug!("{}: cannot read '{}': {reason}", self.shared.endpoint, announcement.topic);
                 None
@@ -845,7 +852,7 @@ impl Worker {
                 (start, answer)
             };
             let position = Frame::Position { channel: channel.id, start, lost: 0 };
-            self.shared.state.lock().post(guid, self.shared.pen.letter(&[position]));
+            self.shared.state.lock().post(guid, self.shared.control_encoder.encode(&[position]));
             link.sink.answered(channel.id, &answer);
         }
     }

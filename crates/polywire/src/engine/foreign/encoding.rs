@@ -45,7 +45,7 @@ pub(in crate::engine) fn of(announcement: &Announcement) -> String {
 
 /// What the encoding of a foreign sample says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::engine) struct Said {
+pub(in crate::engine) struct SampleEncoding {
     /// The format; empty if the encoding leaves it to the subscriber. The media type of CDR does
     /// so, too: it does not say which version of CDR is used, and whether there is a header.
     pub(in crate::engine) codec: String,
@@ -59,18 +59,18 @@ pub(in crate::engine) struct Said {
     pub(in crate::engine) ros_type: Option<TypeHash>,
 }
 
-impl Said {
+impl SampleEncoding {
     /// Returns the announcement of a channel whose messages have this encoding. Its writer id is
     /// zero.
     pub(in crate::engine) fn announcement(&self, topic: &str) -> Announcement {
-        let Said { codec, options, type_name, schema, ros_type } = self.clone();
+        let SampleEncoding { codec, options, type_name, schema, ros_type } = self.clone();
         let offer = Offer { ros_type, ..Offer::default() }.to_bytes();
         Announcement { topic: topic.into(), codec, options, type_name, schema, offer, ..Announcement::default() }
     }
 }
 
 /// Reads the encoding of a foreign sample.
-pub(in crate::engine) fn read(encoding: &str) -> Said {
+pub(in crate::engine) fn read(encoding: &str) -> SampleEncoding {
     let (media, schema) = encoding.split_once(';').unwrap_or((encoding, ""));
     if media == OTHER {
         let (name, schema) = schema.split_once(';').unwrap_or((schema, ""));
@@ -86,12 +86,12 @@ fn is_name(text: &str) -> bool {
     (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-fn of_type(codec: &str, schema: &str) -> Said {
+fn of_type(codec: &str, schema: &str) -> SampleEncoding {
     let (name, hash) = schema.split_once('@').unwrap_or((schema, ""));
     let fits = name.len() <= LONGEST && !name.contains(char::is_control);
     let type_name = if fits { name.into() } else { String::new() };
     let schema = super::id(hash).unwrap_or(Id128::ZERO);
-    Said { codec: codec.into(), type_name, schema, ..Said::default() }
+    SampleEncoding { codec: codec.into(), type_name, schema, ..SampleEncoding::default() }
 }
 
 #[cfg(test)]
@@ -142,17 +142,18 @@ mod tests {
             ("", "", "", 0),
         ] {
             let schema = Id128([byte; 16]);
-            let said = Said { codec: codec.into(), type_name: name.into(), schema, ..Said::default() };
-            assert_eq!(read(text), said, "{text}");
+            let expected =
+                SampleEncoding { codec: codec.into(), type_name: name.into(), schema, ..SampleEncoding::default() };
+            assert_eq!(read(text), expected, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn every_text_is_some_encoding(text in "\\PC{0,60}") {
-            let said = read(&text);
-            prop_assert!(said.codec.is_empty() || is_name(&said.codec));
-            prop_assert!(said.type_name.len() <= LONGEST);
+            let encoding = read(&text);
+            prop_assert!(encoding.codec.is_empty() || is_name(&encoding.codec));
+            prop_assert!(encoding.type_name.len() <= LONGEST);
         }
     }
 }

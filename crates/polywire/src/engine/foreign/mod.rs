@@ -1,14 +1,14 @@
 //! Parts that engines share whose medium has foreign applications, which are programs that are not
-//! Polywire nodes: which channels foreign applications may read (`openness`), the names of formats
-//! (`encoding`), the channels of foreign publishers (`writers`), and the ROS 2 types that the node
-//! asks for (`types`).
+//! Polywire nodes: which channels foreign applications may read (`visibility`), the names of
+//! formats (`encoding`), the channels of foreign publishers (`writers`), and the ROS 2 types that
+//! the node asks for (`types`).
 
 #[cfg(any(feature = "zenoh", feature = "zeromq"))]
 pub(super) mod encoding;
-#[cfg(any(feature = "zenoh", feature = "zeromq"))]
-pub(super) mod openness;
 #[cfg(any(feature = "dds", feature = "zenoh"))]
 mod types;
+#[cfg(any(feature = "zenoh", feature = "zeromq"))]
+pub(super) mod visibility;
 #[cfg(any(feature = "zenoh", feature = "zeromq"))]
 mod writers;
 
@@ -19,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use polywire_core::envelope::Id128;
 
 #[cfg(feature = "zenoh")]
-pub(super) use encoding::Said;
+pub(super) use encoding::SampleEncoding;
 #[cfg(feature = "zenoh")]
 pub(super) use types::keep;
 #[cfg(any(feature = "dds", feature = "zenoh"))]

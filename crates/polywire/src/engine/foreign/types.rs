@@ -11,9 +11,9 @@ use polywire_core::envelope::Id128;
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The largest number of types that are remembered because no peer has supplied them so far.
-const MOST_FAILED: usize = 1024;
+const MAX_FAILED: usize = 1024;
 /// The largest number of bytes of the documents that are kept.
-const MOST_KEPT: usize = 4 << 20;
+const MAX_KEPT: usize = 4 << 20;
 
 /// The types that this node has learned, and those that it asks for, by their hashes. `C`
 /// identifies a channel.
@@ -86,7 +86,7 @@ impl<C: Copy + Ord> Types<C> {
 
     /// Remembers a type that no peer has supplied. If there is no room, forgets all others.
     fn fail(&mut self, hash: &str, failed: Failed<C>) {
-        if self.failed.len() >= MOST_FAILED {
+        if self.failed.len() >= MAX_FAILED {
             self.failed.clear();
         }
         self.failed.insert(hash.into(), failed);
@@ -147,7 +147,7 @@ pub(in crate::engine) enum Need {
 
 /// Keeps a document that a peer supplied. If there is no room, discards all earlier documents.
 pub(in crate::engine) fn keep<K: Ord>(kept: &mut BTreeMap<K, Vec<u8>>, key: K, document: Vec<u8>) {
-    if kept.values().map(Vec::len).sum::<usize>() + document.len() > MOST_KEPT {
+    if kept.values().map(Vec::len).sum::<usize>() + document.len() > MAX_KEPT {
         kept.clear();
     }
     kept.insert(key, document);
@@ -207,17 +207,17 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded() {
         let (mut types, now) = (Types::default(), Instant::now());
-        for number in 0..3 * MOST_FAILED {
+        for number in 0..3 * MAX_FAILED {
             let hash = number.to_string();
             assert_eq!(types.need(&hash, A, 1, now), Need::Ask);
             types.learn(&hash, None, now);
             assert_eq!(types.need(&format!("other {number}"), A, 0, now), Need::Unknown);
-            assert!(types.failed.len() <= MOST_FAILED);
+            assert!(types.failed.len() <= MAX_FAILED);
         }
         for number in 0..9 {
             let hash = format!("known {number}");
             types.need(&hash, A, 1, now);
-            types.learn(&hash, Some(vec![number; MOST_KEPT / 4]), now);
+            types.learn(&hash, Some(vec![number; MAX_KEPT / 4]), now);
             assert!(types.known.len() <= 4);
         }
     }

@@ -10,7 +10,7 @@ use polywire_core::{
 
 use super::{
     super::{Event, LinkId, LinkInfo, Principal},
-    encoding::Said,
+    encoding::SampleEncoding,
 };
 
 /// Bytes that a message counts besides its payload while it waits.
@@ -37,7 +37,7 @@ pub(in crate::engine) struct Writers {
     /// `None` before the first report.
     link: Option<LinkId>,
     /// The channels of each topic and encoding.
-    known: BTreeMap<(String, Said), Channel>,
+    known: BTreeMap<(String, SampleEncoding), Channel>,
     /// The channels of publishers that have an id as a writer.
     opened: BTreeMap<ChannelId, Channel>,
     /// The number of the last channel.
@@ -67,13 +67,13 @@ impl Writers {
     pub(in crate::engine) fn take(
         &mut self,
         topic: String,
-        said: Said,
+        encoding: SampleEncoding,
         timestamp_ns: i64,
         bytes: usize,
         mut tell: impl FnMut(LinkId, News),
     ) {
         let link = self.link(&mut tell);
-        let key = (topic, said);
+        let key = (topic, encoding);
         if !self.know(link, &key, &mut tell) {
             return;
         }
@@ -99,7 +99,7 @@ impl Writers {
 
     /// Announces a channel for a topic and encoding if they are new. Returns false if there are too
     /// many channels.
-    fn know(&mut self, link: LinkId, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> bool {
+    fn know(&mut self, link: LinkId, key: &(String, SampleEncoding), mut tell: impl FnMut(LinkId, News)) -> bool {
         if self.known.contains_key(key) {
             return true;
         }
@@ -193,9 +193,14 @@ fn begin(mut tell: impl FnMut(LinkId, News)) -> LinkId {
     id
 }
 
-fn announce(link: LinkId, id: ChannelId, key: &(String, Said), mut tell: impl FnMut(LinkId, News)) -> Channel {
-    let (topic, said) = key;
-    tell(link, News::Announced(id, Start::default(), Box::new(said.announcement(topic))));
+fn announce(
+    link: LinkId,
+    id: ChannelId,
+    key: &(String, SampleEncoding),
+    mut tell: impl FnMut(LinkId, News),
+) -> Channel {
+    let (topic, encoding) = key;
+    tell(link, News::Announced(id, Start::default(), Box::new(encoding.announcement(topic))));
     Channel::new(id)
 }
 

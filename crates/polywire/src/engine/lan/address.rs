@@ -8,7 +8,7 @@ use crate::engine::domain;
 /// higher by `n`.
 const FIRST_PORT: u16 = 7461;
 /// The most interfaces, and the most peers, that an address may name.
-const MOST: usize = 64;
+const MAX_ENTRIES: usize = 64;
 
 /// A parsed address: where nodes meet, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl Address {
         let domain = domain::parse(number)?;
         let mut address = Address { domain, interfaces: Vec::new(), peers: Vec::new(), is_multicast: true, port: None };
         settings.into_iter().flat_map(|all| all.split(',')).try_for_each(|setting| address.set(setting))?;
-        match address.interfaces.len().max(address.peers.len()) > MOST {
-            true => Err(format!("there are more than {MOST} interfaces or peers")),
+        match address.interfaces.len().max(address.peers.len()) > MAX_ENTRIES {
+            true => Err(format!("there are more than {MAX_ENTRIES} interfaces or peers")),
             false => Ok(address),
         }
     }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let many = format!("0?{}", vec!["peer=a"; MOST + 1].join(","));
+        let many = format!("0?{}", vec!["peer=a"; MAX_ENTRIES + 1].join(","));
         for (text, part) in [
             ("233", "0 to 232"),
             ("eth0", "0 to 232"),

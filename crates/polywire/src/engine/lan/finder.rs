@@ -24,7 +24,7 @@ use crate::engine::{Event, stream::Peer};
 
 /// The most records and timers that the library may hold. If it holds more, somebody floods the
 /// network, and the finder restarts it. 1024 nodes need about a quarter.
-const MOST_RECORDS: i64 = 1 << 16;
+const MAX_RECORDS: i64 = 1 << 16;
 /// Time between two checks of how many records the library holds.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pause after DNS-SD could not be started.
@@ -314,7 +314,7 @@ fn is_flooded(daemon: &ServiceDaemon) -> bool {
     let counts = daemon.get_metrics().ok().and_then(|counts| counts.recv_timeout(LOOK).ok()).unwrap_or_default();
     let is_held = |name: &str| name.starts_with("cached-") || name == "timer";
     let held: i64 = counts.iter().filter(|(name, _)| is_held(name)).map(|(_, count)| count).sum();
-    held > MOST_RECORDS
+    held > MAX_RECORDS
 }
 
 fn instance_of(full: &str) -> &str {

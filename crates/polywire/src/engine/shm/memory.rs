@@ -106,7 +106,7 @@ pub(super) struct Half {
     small: Writer,
     large: Large,
     sleeps: EntryHandleMut<Service, u64, u64>,
-    place: Own,
+    folder: OwnedFolder,
 }
 
 /// The writing end of a direction.
@@ -122,7 +122,7 @@ pub(super) struct Outlet {
 /// The large samples of a direction, and their memory while there is much to write.
 struct Large {
     service: PortFactory<Service, [u8], ()>,
-    place: Place,
+    folder: SegmentFolder,
     writer: Option<Writer>,
     /// If there is memory, the time when it may be released; otherwise the time when it may be
     /// allocated.
@@ -138,15 +138,15 @@ pub(super) struct Inlet {
     sleep: u64,
     /// A sample that is partly read, its kind, and the number of bytes that have been read.
     begun: Option<(Bytes, Samples, usize)>,
-    _place: Own,
+    _folder: OwnedFolder,
 }
 
 /// The folder in which iceoryx2 keeps the files of one half.
-struct Place(PathBuf);
+struct SegmentFolder(PathBuf);
 
-/// A place that this node has created. Dropping it removes the files. A peer that has opened them
+/// A folder that this node has created. Dropping it removes the files. A peer that has opened them
 /// can still use them.
-struct Own(Place);
+struct OwnedFolder(SegmentFolder);
 
 impl Memory {
     /// Opens the memory of a node, and removes the files of nodes whose processes have ended.
@@ -169,28 +169,28 @@ impl Memory {
     pub(super) fn half(&self) -> io::Result<Half> {
         has_room(free()?, SMALL)?;
         let name = format!("{}/{}", self.name, self.links.fetch_add(1, Ordering::Relaxed));
-        let place = Own(Place(self.folder.join(&name)));
-        fs::create_dir_all(&place.0.0)?;
-        let node = place.0.node()?;
-        place.0.make_private()?;
+        let folder = OwnedFolder(SegmentFolder(self.folder.join(&name)));
+        fs::create_dir_all(&folder.0.0)?;
+        let node = folder.0.node()?;
+        folder.0.make_private()?;
         let (small, sleeps) = (writer(&service(&node, SMALL)?, SMALL)?, sleeps(&node)?);
-        let (service, files) = (service(&node, LARGE)?, Place(place.0.0.clone()));
-        let large = Large { service, place: files, writer: None, until: Instant::now() };
-        place.0.reserve()?;
-        Ok(Half { name, small, large, sleeps, place })
+        let (service, files) = (service(&node, LARGE)?, SegmentFolder(folder.0.0.clone()));
+        let large = Large { service, folder: files, writer: None, until: Instant::now() };
+        folder.0.reserve()?;
+        Ok(Half { name, small, large, sleeps, folder })
     }
 
     /// Joins this end's half with the half of the peer that has this name.
     pub(super) fn join(&self, half: Half, peer: &str) -> io::Result<(Outlet, Inlet)> {
         let is_name = |(node, link): (&str, &str)| local::hello_of(node).is_some() && link.parse::<u64>().is_ok();
-        let place = Place(self.folder.join(peer));
-        if !peer.split_once('/').is_some_and(is_name) || !place.0.is_dir() {
+        let folder = SegmentFolder(self.folder.join(peer));
+        if !peer.split_once('/').is_some_and(is_name) || !folder.0.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no shared memory '{peer}'")));
         }
-        let node = place.node()?;
+        let node = folder.node()?;
         let (readers, peer_sleeps) = ([reader(&node, SMALL)?, reader(&node, LARGE)?], opened(&node)?);
-        let (Half { small, large, sleeps, place, .. }, [from_small, from_large]) = (half, readers);
-        let inlet = Inlet { small: from_small, large: from_large, sleeps, sleep: 0, begun: None, _place: place };
+        let (Half { small, large, sleeps, folder, .. }, [from_small, from_large]) = (half, readers);
+        let inlet = Inlet { small: from_small, large: from_large, sleeps, sleep: 0, begun: None, _folder: folder };
         Ok((Outlet { small, large, sleeps: peer_sleeps, woken: 0 }, inlet))
     }
 
@@ -249,8 +249,8 @@ fn opened(node: &Node<Service>) -> io::Result<Sleeps> {
     reader.entry(&SLEEPS).map_err(failed("open"))
 }
 
-impl Place {
-    /// Creates an iceoryx2 node that uses this place.
+impl SegmentFolder {
+    /// Creates an iceoryx2 node that uses this folder.
     fn node(&self) -> io::Result<Node<Service>> {
         let mut config = Config::default();
         let root = iceoryx2::prelude::Path::new(self.0.as_os_str().as_bytes());
@@ -264,13 +264,13 @@ impl Place {
         node.create().map_err(failed("open a node for"))
     }
 
-    /// Returns the prefix of the names of this place's objects in shared memory.
+    /// Returns the prefix of the names of this folder's objects in shared memory.
     fn prefix(&self) -> String {
         let hash = DocumentHash::of(self.0.as_os_str().as_bytes()).to_string();
         format!("polywire_{}_", &hash[..16])
     }
 
-    /// Returns the paths of this place's objects in shared memory.
+    /// Returns the paths of this folder's objects in shared memory.
     fn objects(&self) -> impl Iterator<Item = PathBuf> {
         let prefix = self.prefix();
         let is_own = move |entry: &fs::DirEntry| entry.file_name().as_bytes().starts_with(prefix.as_bytes());
@@ -300,7 +300,7 @@ impl Place {
     }
 }
 
-impl Drop for Own {
+impl Drop for OwnedFolder {
     fn drop(&mut self) {
         self.0.remove();
     }
@@ -391,7 +391,7 @@ impl Large {
         let is_due = self.writer.is_none() && now >= self.until;
         if is_due {
             let taken = free().and_then(|free| has_room(free, LARGE)).and_then(|()| writer(&self.service, LARGE));
-            self.writer = taken.and_then(|writer| self.place.reserve().map(|()| writer)).ok();
+            self.writer = taken.and_then(|writer| self.folder.reserve().map(|()| writer)).ok();
         }
         if is_due || self.writer.is_some() {
             self.until = now + KEEP;
@@ -444,7 +444,7 @@ impl Inlet {
     }
 
     /// Unmaps the memory of large samples that the writer has released.
-    pub(super) fn let_go(&self) {
+    pub(super) fn unmap_released(&self) {
         // This also opens memory that the writer has allocated since. If that fails, the next read
         // of a large sample reports it.
         let _ = self.large.update_connections();
@@ -507,7 +507,7 @@ fn sweep(folder: &Path) {
 /// Removes the memory of a node. This process must hold the node's lock.
 fn remove(folder: &Path, name: &str) {
     let halves = fs::read_dir(folder.join(name)).into_iter().flatten().filter_map(Result::ok);
-    halves.for_each(|half| Place(half.path()).remove());
+    halves.for_each(|half| SegmentFolder(half.path()).remove());
     let _ = fs::remove_dir(folder.join(name));
     // The lock is removed last: until then, no other process can use the name.
     remove_file(&folder.join(format!("{name}.{LOCK}")));
@@ -672,24 +672,24 @@ mod tests {
         }
     }
 
-    /// Bytes of shared memory in a place.
-    fn taken(place: &Place) -> u64 {
-        place.objects().map(|object| object.metadata().expect("there").blocks() * 512).sum()
+    /// Bytes of shared memory that a folder's objects take.
+    fn taken(folder: &SegmentFolder) -> u64 {
+        folder.objects().map(|object| object.metadata().expect("there").blocks() * 512).sum()
     }
 
-    /// Counts the objects of a place that this process has mapped and that nobody can open any
+    /// Counts the objects of a folder that this process has mapped and that nobody can open any
     /// more.
-    fn let_go(place: &Place) -> usize {
+    fn deleted_but_mapped(folder: &SegmentFolder) -> usize {
         let maps = fs::read_to_string("/proc/self/maps").expect("maps");
-        maps.lines().filter(|line| line.contains(&place.prefix()) && line.contains("(deleted)")).count()
+        maps.lines().filter(|line| line.contains(&folder.prefix()) && line.contains("(deleted)")).count()
     }
 
     #[test]
     fn much_takes_memory_and_gives_it_back() {
         let two = Two::new();
         let (mut outlet, mut inlet, _others) = two.link();
-        let place = Place(outlet.large.place.0.clone());
-        let (before, all) = (taken(&place), (LARGE.count * LARGE.bytes) as u64);
+        let folder = SegmentFolder(outlet.large.folder.0.clone());
+        let (before, all) = (taken(&folder), (LARGE.count * LARGE.bytes) as u64);
         assert!(before >= (SMALL.count * SMALL.bytes) as u64);
         let mut buffer = vec![0; 2 * MUCH];
         let mut exchange = |outlet: &mut Outlet, len: usize| {
@@ -700,18 +700,18 @@ mod tests {
                 read += came;
             }
             assert_eq!(read, len);
-            inlet.let_go();
+            inlet.unmap_released();
         };
         for _ in 0..3 {
             exchange(&mut outlet, MUCH - 1);
-            assert!(taken(&place) < before + all);
+            assert!(taken(&folder) < before + all);
             exchange(&mut outlet, MUCH);
-            assert!(taken(&place) >= before + all, "it is there before it is written to");
+            assert!(taken(&folder) >= before + all, "it is there before it is written to");
             exchange(&mut outlet, 10);
             assert!(outlet.large.writer.is_some(), "it is kept for some time");
             outlet.large.until = Instant::now();
             exchange(&mut outlet, 10);
-            assert_eq!((taken(&place), let_go(&place)), (before, 0));
+            assert_eq!((taken(&folder), deleted_but_mapped(&folder)), (before, 0));
         }
         // The memory is not released before the reader has read everything.
         outlet.put(&[7; MUCH]).expect("written");
@@ -725,7 +725,7 @@ mod tests {
         let two = Two::new();
         let (mut outlet, mut inlet, _others) = two.link();
         // An object that the system cannot provide memory for.
-        let object = Path::new(MOUNT).join(outlet.large.place.prefix() + "x");
+        let object = Path::new(MOUNT).join(outlet.large.folder.prefix() + "x");
         fs::create_dir(&object).expect("a folder");
         let bytes = vec![7; 2 * MUCH];
         assert_eq!(put_all(&mut outlet, &bytes), bytes.len());
@@ -754,9 +754,9 @@ mod tests {
             let mut dice = Dice(seed);
             // Any number of samples, some larger than agreed.
             let name = format!("{}/{seed}", two.1.name);
-            let place = Own(Place(two.1.folder.join(&name)));
-            fs::create_dir_all(&place.0.0).expect("a folder");
-            let node = place.0.node().expect("a node");
+            let folder = OwnedFolder(SegmentFolder(two.1.folder.join(&name)));
+            fs::create_dir_all(&folder.0.0).expect("a folder");
+            let node = folder.0.node().expect("a node");
             let hostile = [SMALL, LARGE].map(|samples| {
                 let service = node.service_builder(&service_name(samples.name).expect("a name"));
                 let service = service.publish_subscribe::<[u8]>().max_nodes(2).subscriber_max_buffer_size(100);
@@ -834,7 +834,7 @@ mod tests {
         let dead = two.1.folder.join(local::name_of(&hello(5)));
         // The dead nodes: one with a lock and memory, one without a lock, and one without memory.
         fs::create_dir_all(dead.join("0/nodes")).expect("a folder");
-        let object = Path::new(MOUNT).join(Place(dead.join("0")).prefix() + "x");
+        let object = Path::new(MOUNT).join(SegmentFolder(dead.join("0")).prefix() + "x");
         fs::write(&object, "x").expect("an object");
         fs::write(dead.with_extension(LOCK), "").expect("a lock");
         fs::create_dir_all(two.1.folder.join(local::name_of(&hello(6)))).expect("a folder");

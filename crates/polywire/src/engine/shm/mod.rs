@@ -10,8 +10,8 @@
 //! overflow policies, leases and acknowledgements are the same as over other byte streams.
 //!
 //! A frame is copied into the shared memory and out of it. A receiver validates the frame that it
-//! decodes, and keeps parts of it without a copy ([`Held`](super::Held)). This is sound only in
-//! memory that no other process can change at the same time.
+//! decodes, and keeps parts of it without a copy ([`SharedPayload`](super::SharedPayload)). This is
+//! sound only in memory that no other process can change at the same time.
 //!
 //! ```
 //! use polywire::{Message, Node, engine::{Engine, shm::Shm}};

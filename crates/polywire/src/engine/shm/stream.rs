@@ -159,7 +159,7 @@ impl ShmStream {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            incoming.inlet.let_go();
+            incoming.inlet.unmap_released();
             if next == Next::Sleep {
                 incoming.inlet.fall_asleep();
                 let taken = incoming.inlet.take(buffer);

@@ -1,5 +1,5 @@
 //! The assured channels of a port, whose messages a relay must not lose, and the state of each.
-//! [`again`](super::again) keeps and resends their messages.
+//! [`resend`](super::resend) retains and resends their messages.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use polywire_core::envelope::{ChannelId, Envelope};
 
-use super::{kept::Kept, link::Link};
+use super::{link::Link, retained::Retained};
 use crate::engine::{Event, LinkInfo, Sent};
 
 /// The least time for which a port waits for the subscribers of a new relay. It is ample for a
@@ -26,16 +26,16 @@ const LONGER: Duration = Duration::from_secs(2);
 /// The assured channels of a port.
 #[derive(Default)]
 pub(super) struct Assured {
-    lines: RwLock<BTreeMap<ChannelId, Arc<Line>>>,
+    channels: RwLock<BTreeMap<ChannelId, Arc<AssuredChannel>>>,
     /// A peer relays, or has done so.
     is_active: AtomicBool,
-    pub(super) watch: Mutex<Watch>,
+    pub(super) resend_state: Mutex<ResendState>,
     /// Notified when a peer has answered or confirmed.
     pub(super) news: Condvar,
 }
 
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct ResendState {
     /// The thread that resends messages and ends channels is running.
     pub(super) runs: bool,
     /// That thread has to check all channels once more.
@@ -46,7 +46,7 @@ pub(super) struct Watch {
 
 /// One assured channel.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct AssuredChannel {
     pub(super) state: Mutex<State>,
     /// Notified when messages may have been confirmed.
     pub(super) room: Condvar,
@@ -54,8 +54,8 @@ pub(super) struct Line {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) kept: Kept,
-    /// The kept messages were sent to a relay.
+    pub(super) retained: Retained,
+    /// The retained messages were sent to a relay.
     pub(super) relayed: bool,
     /// Set while the relay is gone: messages wait for another one.
     pub(super) waits: Option<Wait>,
@@ -91,42 +91,42 @@ impl Assured {
     }
 
     pub(super) fn add(&self, channel: ChannelId) {
-        self.lines.write().insert(channel, Arc::default());
+        self.channels.write().insert(channel, Arc::default());
     }
 
     pub(super) fn remove(&self, channel: ChannelId) {
-        self.lines.write().remove(&channel);
+        self.channels.write().remove(&channel);
     }
 
-    pub(super) fn line(&self, channel: ChannelId) -> Option<Arc<Line>> {
-        self.lines.read().get(&channel).cloned()
+    pub(super) fn channel(&self, id: ChannelId) -> Option<Arc<AssuredChannel>> {
+        self.channels.read().get(&id).cloned()
     }
 
-    pub(super) fn all(&self) -> Vec<(ChannelId, Arc<Line>)> {
-        let lines = self.lines.read();
-        lines.iter().map(|(channel, line)| (*channel, line.clone())).collect()
+    pub(super) fn all(&self) -> Vec<(ChannelId, Arc<AssuredChannel>)> {
+        let channels = self.channels.read();
+        channels.iter().map(|(id, channel)| (*id, channel.clone())).collect()
     }
 
     /// Wakes the threads that wait for an answer or a confirmation of a peer.
     pub(super) fn news(&self) {
         if self.is_active() {
             self.news.notify_all();
-            let lines = self.lines.read();
-            lines.values().for_each(|line| {
-                line.room.notify_all();
+            let channels = self.channels.read();
+            channels.values().for_each(|channel| {
+                channel.room.notify_all();
             });
         }
     }
 }
 
-impl Line {
+impl AssuredChannel {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 }
 
 impl State {
-    /// Keeps messages that were sent to a relay. Returns false if the link broke before they were
+    /// Retains messages that were sent to a relay. Returns false if the link broke before they were
     /// sent: then they have to wait for another relay.
     pub(super) fn sent<'a>(
         &mut self,
@@ -137,12 +137,12 @@ impl State {
         let progress = relay.outbox.progress();
         if sent.peers > 0 {
             self.relayed = true;
-            messages.into_iter().for_each(|(envelope, payload)| self.kept.push(envelope, payload));
+            messages.into_iter().for_each(|(envelope, payload)| self.retained.push(envelope, payload));
             if !progress.broken && sent.held == 0 {
-                self.kept.sent_all(progress);
+                self.retained.sent_all(progress);
             }
         }
-        self.kept.confirmed(progress);
+        self.retained.confirmed(progress);
         self.relayed |= progress.broken;
         sent.peers > 0 || !progress.broken
     }
@@ -155,17 +155,17 @@ impl State {
     }
 
     pub(super) fn drop_oldest(&mut self) {
-        if self.kept.drop_oldest()
+        if self.retained.drop_oldest()
             && let Some(wait) = &mut self.waits
         {
             wait.lost += 1;
         }
     }
 
-    /// Discards the kept messages, because no relay has appeared. Returns the event that reports
-    /// the loss, if one is due.
+    /// Discards the retained messages, because no relay has appeared. Returns the event that
+    /// reports the loss, if one is due.
     pub(super) fn give_up(&mut self) -> Option<Event> {
-        let left = self.kept.clear();
+        let left = self.retained.clear();
         let wait = self.waits.take()?;
         Wait { lost: wait.lost + left, ..wait }.told()
     }

@@ -44,9 +44,9 @@ pub(super) struct Open {
 
 /// The port's channel for each relayed channel of one link.
 #[derive(Default)]
-pub(super) struct Relayed(BTreeMap<ChannelId, ChannelId>);
+pub(super) struct RelayedChannels(BTreeMap<ChannelId, ChannelId>);
 
-impl Relayed {
+impl RelayedChannels {
     pub(super) fn insert(&mut self, theirs: ChannelId, ours: ChannelId) {
         self.0.insert(theirs, ours);
     }

@@ -16,15 +16,15 @@ use polywire_core::{
 };
 
 use super::{
-    channels::Relayed,
-    guests::{GuestId, Standing},
+    accepted::{AcceptedId, Standing},
+    channels::RelayedChannels,
+    confirmations::Confirmations,
     inbox::{Aligned, Inbox},
     link::Link,
+    link_slots::LinkSlot,
     outbox::{Outbox, Report},
     payload::Payload,
-    seats::Seat,
-    shared::{Place, Shared},
-    taken::Taken,
+    shared::{PeerSource, Shared},
     transport::{ByteStream, Connection},
 };
 use crate::engine::{Action, Disconnect, EngineError, Event, LinkInfo, LinkSink, Principal};
@@ -51,10 +51,10 @@ impl Shared {
     /// having sent a byte causes no event: nodes probe a path that way before they take it over,
     /// and so do tools that monitor services. A second connection between two nodes of a mesh
     /// causes no event either.
-    pub(super) fn serve(self: &Arc<Self>, connection: Connection, guest: Option<GuestId>) -> Served {
+    pub(super) fn serve(self: &Arc<Self>, connection: Connection, accepted_id: Option<AcceptedId>) -> Served {
         let Connection { stream, address, host } = connection;
-        let caller = host.filter(|_| guest.is_some());
-        let (calling, guest) = (guest.is_none(), guest.unwrap_or_default());
+        let caller = host.filter(|_| accepted_id.is_some());
+        let (calling, accepted_id) = (accepted_id.is_none(), accepted_id.unwrap_or_default());
         let cut = stream.clone();
         let number = self.stop.watch(move || cut.shutdown(Shutdown::Both));
         let mut reader = Reader {
@@ -65,14 +65,14 @@ impl Shared {
         };
         let met = self.greet(&mut reader, calling);
         let peer = met.as_ref().ok().copied();
-        let met = met.and_then(|peer| Ok((peer, self.seat(&mut reader, &peer)?)));
+        let met = met.and_then(|peer| Ok((peer, self.take_link_slot(&mut reader, &peer)?)));
         let met = met.and_then(|met| reader.upgrade(self.local.options.hello_timeout).map(|()| met));
         let mut was_link = false;
         match met {
-            Ok((peer, _seat)) if self.stop.established(number) => {
-                self.guests.rise(guest, Standing::Idle);
+            Ok((peer, _slot)) if self.stop.established(number) => {
+                self.accepted_connections.rise(accepted_id, Standing::Idle);
                 self.linked(caller, &address);
-                self.live(reader, peer, address, guest);
+                self.live(reader, peer, address, accepted_id);
                 was_link = true;
             }
             Ok(_) => {}
@@ -81,15 +81,16 @@ impl Shared {
                 // consumed them.
                 let has_sent = reader.heard || matches!(reader.stream.principal(), Principal::Certificate(_));
                 let only_looked = !calling && !has_sent && matches!(reason, Disconnect::Lost(_));
-                let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
+                let reason =
+                    if self.accepted_connections.is_displaced(accepted_id) { Disconnect::Displaced } else { reason };
                 if !self.stop.is_set() && !only_looked && reason != Disconnect::Replaced {
                     self.reject(caller, address, reason);
                 }
             }
         }
         self.stop.forget(number);
-        self.guests.leave(guest);
-        if let Place::Mesh(rendezvous) = &self.place {
+        self.accepted_connections.leave(accepted_id);
+        if let PeerSource::Mesh(rendezvous) = &self.peer_source {
             // The mesh thread may have to call the peer again.
             rendezvous.wake();
         }
@@ -118,22 +119,22 @@ impl Shared {
 
     /// Agrees with the peer of a mesh whether this connection becomes the one link between the two
     /// nodes.
-    fn seat(&self, reader: &mut Reader, peer: &Hello) -> Result<Option<Seat<'_>>, Disconnect> {
-        let Place::Mesh(_) = &self.place else { return Ok(None) };
+    fn take_link_slot(&self, reader: &mut Reader, peer: &Hello) -> Result<Option<LinkSlot<'_>>, Disconnect> {
+        let PeerSource::Mesh(_) = &self.peer_source else { return Ok(None) };
         let rank = |hello: &Hello| (hello.node, hello.incarnation);
         let until = Instant::now() + self.local.options.hello_timeout;
-        let seat = match rank(&self.local.hello).cmp(&rank(peer)) {
+        let slot = match rank(&self.local.hello).cmp(&rank(peer)) {
             Ordering::Equal => return Err(Disconnect::Itself),
             Ordering::Less => {
-                let seat = self.seats.take(peer, &reader.stream, |_| self.is_silent(peer), until);
+                let slot = self.link_slots.take(peer, &reader.stream, |_| self.is_silent(peer), until);
                 let mut decision = Vec::new();
-                let frame = if seat.is_some() { Frame::Heartbeat } else { Frame::Bye };
+                let frame = if slot.is_some() { Frame::Heartbeat } else { Frame::Bye };
                 StreamEncoder::default().control(&frame, &mut decision);
                 // Only the hello was written before these two bytes, so there is room. If this
                 // process was suspended and did not answer in time, the peer has closed the
                 // connection by now.
                 reader.stream.write(&decision).map_err(|e| Disconnect::Lost(e.to_string()))?;
-                seat
+                slot
             }
             Ordering::Greater => {
                 reader.first(until, |frame| match frame {
@@ -141,20 +142,20 @@ impl Shared {
                     Frame::Bye => Err(Disconnect::Replaced),
                     _ => Err(Disconnect::Silent),
                 })?;
-                self.seats.take(peer, &reader.stream, |is_same| is_same || self.is_silent(peer), until)
+                self.link_slots.take(peer, &reader.stream, |is_same| is_same || self.is_silent(peer), until)
             }
         };
-        seat.map(Some).ok_or(Disconnect::Replaced)
+        slot.map(Some).ok_or(Disconnect::Replaced)
     }
 
     /// Returns whether the link to the peer's node is silent. The link may have another incarnation
     /// of the node: incarnations are times, and the clock may have been set back before the node
     /// restarted.
     fn is_silent(&self, peer: &Hello) -> bool {
-        self.links().iter().any(|link| link.info.peer.node == peer.node && link.outbox.pulse.is_silent())
+        self.links().iter().any(|link| link.info.peer.node == peer.node && link.outbox.peer_liveliness.is_silent())
     }
 
-    fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, guest: GuestId) {
+    fn live(self: &Arc<Self>, mut reader: Reader, peer: Hello, address: String, accepted_id: AcceptedId) {
         let info = self.link_info(peer, address, reader.stream.principal());
         let outbox = Outbox::new(reader.stream.clone(), &self.local.options, self.pace.clone());
         let sink = self.sink.link(&info);
@@ -174,27 +175,27 @@ impl Shared {
         self.assured_linked();
         self.sink.event(Event::Connected(info.clone()));
         let others = self.others_to(&link);
-        others.iter().filter(|other| other.outbox.pulse.is_silent()).for_each(|other| other.outbox.replace());
+        others.iter().filter(|other| other.outbox.peer_liveliness.is_silent()).for_each(|other| other.outbox.replace());
         let mut receiver = Receiver {
             shared: self,
             link: &link,
             sink: &*sink,
-            relayed: Relayed::default(),
-            guest,
+            relayed_channels: RelayedChannels::default(),
+            accepted_id,
             is_active: false,
-            taken: Taken::new(),
+            confirmations: Confirmations::new(),
         };
         let reason = receiver.run(&mut reader);
-        let reason = if self.guests.is_displaced(guest) { Disconnect::Displaced } else { reason };
+        let reason = if self.accepted_connections.is_displaced(accepted_id) { Disconnect::Displaced } else { reason };
         self.leave_links(&link);
         link.outbox.break_off();
-        let again = self.relay_ended(&link);
+        let to_resend = self.relay_ended(&link);
         // The flusher may hold the last reference to the sink, so it has to end before `down`.
         reader.stream.shutdown(Shutdown::Both);
         let _ = flusher.join();
         sink.down();
         let reason = if self.stop.is_set() { Disconnect::Closed } else { reason };
-        let count = link.outbox.unconfirmed().saturating_sub(again);
+        let count = link.outbox.unconfirmed().saturating_sub(to_resend);
         // A peer that ends the link itself after the goodbye has read everything sent before.
         let is_read = match reason {
             Disconnect::Bye => true,
@@ -224,8 +225,9 @@ impl Shared {
                     Report::Dropped((topic, count)) => Event::Dropped { link: info(), topic: (*topic).into(), count },
                     Report::Silent(lease) => {
                         // Only a connection made after this link was last heard replaces it.
-                        let is_new =
-                            |other: &Arc<Link>| other.began.elapsed() < lease && !other.outbox.pulse.is_silent();
+                        let is_new = |other: &Arc<Link>| {
+                            other.began.elapsed() < lease && !other.outbox.peer_liveliness.is_silent()
+                        };
                         if shared.others_to(&link).iter().any(is_new) {
                             link.outbox.replace();
                         }
@@ -322,17 +324,17 @@ struct Receiver<'a> {
     shared: &'a Arc<Shared>,
     link: &'a Link,
     sink: &'a dyn LinkSink,
-    relayed: Relayed,
-    guest: GuestId,
+    relayed_channels: RelayedChannels,
+    accepted_id: AcceptedId,
     /// The peer has announced or accepted a channel.
     is_active: bool,
-    taken: Taken,
+    confirmations: Confirmations,
 }
 
 impl Receiver<'_> {
     fn run(&mut self, reader: &mut Reader) -> Disconnect {
         let mut aligned = Aligned::default();
-        self.link.outbox.pulse.received();
+        self.link.outbox.peer_liveliness.received();
         loop {
             match self.take_frames(reader, &mut aligned) {
                 Ok(need) => reader.inbox.prepare(need),
@@ -350,12 +352,12 @@ impl Receiver<'_> {
 
     #[inline]
     fn read(&mut self, reader: &mut Reader) -> Result<(), Disconnect> {
-        self.taken.confirm(self.shared, self.link);
-        self.link.outbox.pulse.reads();
+        self.confirmations.confirm(self.shared, self.link);
+        self.link.outbox.peer_liveliness.reads();
         while !reader.read()? {
-            self.taken.idle(self.shared, self.link);
+            self.confirmations.idle(self.shared, self.link);
         }
-        self.link.outbox.pulse.received();
+        self.link.outbox.peer_liveliness.received();
         Ok(())
     }
 
@@ -372,7 +374,7 @@ impl Receiver<'_> {
                 }
                 Step::Frame { frame: Frame::Data(envelope, payload), used: more } => {
                     let header = more - payload.len();
-                    self.taken.messages += 1;
+                    self.confirmations.messages += 1;
                     if self.is_taken(&envelope, payload) {
                         let place = aligned.place(payload);
                         match inbox.held(used + header, payload.len()) {
@@ -435,7 +437,7 @@ impl Receiver<'_> {
                     small.pop();
                     break Some(Ok(Step::Frame { frame, used: more }));
                 }
-                self.taken.messages += 1;
+                self.confirmations.messages += 1;
                 inbox.learn(more - payload.len());
                 used += more;
                 if !self.is_taken(envelope, payload) {
@@ -463,7 +465,7 @@ impl Receiver<'_> {
     /// may not send it.
     #[inline]
     fn relay(&self, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
-        match self.relayed.get(envelope.channel) {
+        match self.relayed_channels.get(envelope.channel) {
             Some(channel) => self.relay_to(channel, envelope, payload),
             None => true,
         }
@@ -505,13 +507,13 @@ impl Receiver<'_> {
                 self.shared.assured.news();
             }
             Frame::Retire { channel } => {
-                if let Some(ours) = self.relayed.remove(channel) {
+                if let Some(ours) = self.relayed_channels.remove(channel) {
                     self.shared.retire_channel(ours);
                 }
                 self.sink.retired(channel);
             }
             Frame::Position { channel, start, lost } => {
-                if let Some(ours) = self.relayed.get(channel) {
+                if let Some(ours) = self.relayed_channels.get(channel) {
                     self.shared.relay_loss(ours, start, lost, id);
                 }
                 self.sink.position(channel, start, lost);
@@ -540,7 +542,7 @@ impl Receiver<'_> {
     /// Notes that the peer publishes or subscribes, so that a full port displaces idle peers first.
     fn is_useful(&mut self) {
         if !std::mem::replace(&mut self.is_active, true) {
-            self.shared.guests.rise(self.guest, Standing::Active);
+            self.shared.accepted_connections.rise(self.accepted_id, Standing::Active);
         }
     }
 
@@ -549,7 +551,7 @@ impl Receiver<'_> {
             return;
         }
         match self.shared.open_channel(Some((self.link.info.id, channel)), announcement, start) {
-            Ok(ours) => self.relayed.insert(channel, ours),
+            Ok(ours) => self.relayed_channels.insert(channel, ours),
             Err(EngineError::Closed) => {}
             Err(reason) => self.shared.withhold(&self.link.info, &announcement.topic, &reason.to_string()),
         }

@@ -8,7 +8,7 @@ use std::{
 
 use polywire_core::frame::payload_offset;
 
-use crate::engine::Held;
+use crate::engine::SharedPayload;
 
 /// Alignment of payloads.
 const ALIGN: usize = 8;
@@ -62,8 +62,8 @@ impl Inbox {
     }
 
     /// Returns the payload of the first frame, after `header` bytes, for receivers to hold.
-    pub(super) fn held(&self, header: usize, len: usize) -> Option<Held<'_>> {
-        Held::new(&self.words, self.start + header, len)
+    pub(super) fn held(&self, header: usize, len: usize) -> Option<SharedPayload<'_>> {
+        SharedPayload::new(&self.words, self.start + header, len)
     }
 
     /// Returns the buffer to write to. If a receiver holds the present one, replaces it by a copy

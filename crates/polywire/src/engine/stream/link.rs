@@ -51,7 +51,7 @@ impl Link {
             sent: tally.sent,
             dropped: tally.dropped,
             queued_bytes: tally.queued_bytes,
-            silences: self.outbox.pulse.silences(),
+            silences: self.outbox.peer_liveliness.silences(),
         }
     }
 }

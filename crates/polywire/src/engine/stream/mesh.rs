@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     calls::CallEnd,
-    shared::{Place, Shared},
+    shared::{PeerSource, Shared},
 };
 use crate::engine::Event;
 
@@ -21,10 +21,10 @@ const AFTER_ERROR: Duration = Duration::from_secs(1);
 impl Shared {
     /// Calls peers until the port closes.
     pub(super) fn call_peers(self: &Arc<Self>) {
-        let Place::Mesh(rendezvous) = &self.place else { return };
+        let PeerSource::Mesh(rendezvous) = &self.peer_source else { return };
         let waking = self.clone();
         let number = self.stop.watch(move || {
-            if let Place::Mesh(rendezvous) = &waking.place {
+            if let PeerSource::Mesh(rendezvous) = &waking.peer_source {
                 rendezvous.wake();
             }
         });
@@ -35,9 +35,9 @@ impl Shared {
                     told.clear();
                     self.calls.lock().name(peers, Instant::now(), &self.local.options);
                 }
-                Err(error) => self.tell_place(&error, &mut told),
+                Err(error) => self.tell_peer_source(&error, &mut told),
             }
-            let is_linked = |hello: &_| *hello == self.local.hello || self.seats.has(hello);
+            let is_linked = |hello: &_| *hello == self.local.hello || self.link_slots.has(hello);
             let due = self.calls.lock().due(Instant::now(), is_linked);
             due.into_iter().for_each(|address| self.start_call(address));
             let rest = self.calls.lock().rest(Instant::now(), is_linked);
@@ -57,7 +57,7 @@ impl Shared {
 
     /// Calls one peer, and serves the link for as long as it lasts.
     fn call(self: &Arc<Self>, address: &str) {
-        let Place::Mesh(rendezvous) = &self.place else { return };
+        let PeerSource::Mesh(rendezvous) = &self.peer_source else { return };
         let end = match rendezvous.connect(address) {
             Ok(connection) => {
                 self.calls.lock().answered(address);
@@ -85,14 +85,14 @@ impl Shared {
         let has_gone = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
         let reason = format!("{address}: {error}");
         if !has_gone && self.calls.lock().is_news(address, &reason) {
-            self.sink.event(Event::Unreachable { endpoint: self.place.endpoint(), reason });
+            self.sink.event(Event::Unreachable { endpoint: self.peer_source.endpoint(), reason });
         }
     }
 
-    fn tell_place(&self, error: &io::Error, told: &mut String) {
+    fn tell_peer_source(&self, error: &io::Error, told: &mut String) {
         let reason = error.to_string();
         if *told != reason {
-            self.sink.event(Event::Unreachable { endpoint: self.place.endpoint(), reason: reason.clone() });
+            self.sink.event(Event::Unreachable { endpoint: self.peer_source.endpoint(), reason: reason.clone() });
             *told = reason;
         }
     }

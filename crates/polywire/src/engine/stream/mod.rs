@@ -7,17 +7,27 @@
 //! channels, holds messages until the peer has answered, queues or drops messages by the
 //! [`Overflow`](super::Overflow) policy, confirms messages, reconnects, relays, and closes.
 //!
-//! Threads. A port has one thread that accepts or connects; the port of a mesh has one for each.
-//! Each link has two threads: one reads and calls the [`LinkSink`](super::LinkSink), the other
-//! writes what publishers left in the queue, sends heartbeats and checks whether the peer is alive.
-//! While the link keeps up, publishers write to the stream directly.
+//! Threads. Their names begin with `pw-` and the engine's name, as in `pw-tcp-port`. A port has one
+//! thread that accepts or connects, `port`. The port of a mesh has one for each: `port` accepts and
+//! `mesh` connects. Each link has two threads: `read` reads and calls the
+//! [`LinkSink`](super::LinkSink), and `write` writes what publishers left in the queue, sends
+//! heartbeats and checks whether the peer is alive. While the link keeps up, publishers write to
+//! the stream directly. Once a peer has reported that it relays, the port starts the thread `again`
+//! when a link was established or an assured channel retires, unless it runs already. This thread
+//! resends messages that a relay may have lost, ends retired channels when their messages are
+//! confirmed, and ends itself when nothing is left to do.
 //!
-//! Layers, each of which uses only those after it: `port` (open, accept, reconnect, close), `mesh`
-//! (calling the peers), `connection` (hello, frames received), `relay` (announcements, answers,
-//! documents), `shared` (the port's state, sending to all links), `link`, `outbox` (one link's
-//! sending side), `queue`, `pulse` (whether the peer is alive), and `engine/delivery`. Tables
-//! without threads are `calls` (peers of a mesh to call), `seats` (the one link to each peer),
-//! `guests` (connections accepted), `channels` and `fetches`.
+//! Layers, each of which imports only those after it: `port` (open, accept, reconnect, close),
+//! `mesh` (calling the peers), `connection` (hello, frames received), `confirmations` (confirming
+//! the messages received on a link), `resend` (resending messages that a relay may have lost),
+//! `relay` (announcements, answers, documents), `shared` (the port's state, sending to all links),
+//! `assured` (the channels whose messages a relay must not lose), `retained` (the messages of such
+//! a channel that are not confirmed), `link`, `outbox` (one link's sending side), `queue`, `pace`
+//! (when messages are gathered), `payload`, `peer_liveliness` (whether the peer is alive), `inbox`
+//! (one link's receive buffer), `threads` (the port's threads, and how they stop), `transport` (the
+//! traits that an engine implements), and `engine/delivery`. Tables without threads are `calls`
+//! (peers of a mesh to call), `link_slots` (the one link to each peer of a mesh), `accepted`
+//! (connections accepted), `channels` and `fetches`.
 //!
 //! A transport over pipes within the process:
 //!
@@ -88,29 +98,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod again;
+mod accepted;
 mod assured;
 mod calls;
 mod channels;
+mod confirmations;
 mod connection;
 #[cfg(unix)]
 mod descriptors;
 mod fetches;
-mod guests;
 mod inbox;
-mod kept;
 mod link;
+mod link_slots;
 mod mesh;
 mod outbox;
 mod pace;
 mod payload;
+mod peer_liveliness;
 mod port;
-mod pulse;
 mod queue;
 mod relay;
-mod seats;
+mod resend;
+mod retained;
 mod shared;
-mod taken;
 mod threads;
 mod transport;
 

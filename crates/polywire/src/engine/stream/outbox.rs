@@ -22,7 +22,7 @@ use polywire_core::{
 use super::{
     pace::{Burst, Pace, Turn},
     payload::Payload,
-    pulse::{Finding, Pulse, Watch},
+    peer_liveliness::{Finding, LeaseMonitor, PeerLiveliness},
     queue::Queue,
     transport::ByteStream,
 };
@@ -50,7 +50,7 @@ pub(super) struct Outbox {
     /// The pace of the port, which its links share.
     pace: Arc<Pace>,
     state: Mutex<Outgoing>,
-    pub(super) pulse: Pulse,
+    pub(super) peer_liveliness: PeerLiveliness,
     /// The number of received messages that the next heartbeat confirms; 0 if there are none to
     /// confirm.
     owed: AtomicU64,
@@ -157,7 +157,7 @@ impl Outbox {
             options,
             pace,
             state,
-            pulse: Pulse::default(),
+            peer_liveliness: PeerLiveliness::default(),
             owed: AtomicU64::new(0),
             peer_relays: AtomicBool::new(false),
             work,
@@ -321,7 +321,7 @@ impl Outbox {
     ) -> usize {
         let Outgoing { encoder, delivery, queue, full, .. } = state;
         let Some((Envelope { channel, .. }, _)) = messages.first().filter(|_| !state.broken) else { return 0 };
-        let Some((id, subscribers)) = delivery.open_way(*channel) else { return 0 };
+        let Some((id, subscribers)) = delivery.ready_channel(*channel) else { return 0 };
         let Ok(mut encoder) = encoder.channel(id) else { return 0 };
         let mut count = 0;
         for (envelope, payload) in messages.iter().take_while(|(envelope, _)| envelope.channel == *channel) {
@@ -410,7 +410,7 @@ impl Outbox {
 
     /// Notes the lease that the peer has promised.
     pub(super) fn promised(&self, milliseconds: u64) {
-        self.pulse.promised(milliseconds);
+        self.peer_liveliness.promised(milliseconds);
         // The flusher may be asleep, and would not check the peer's lease.
         let _state = self.lock();
         self.work.notify_one();
@@ -492,25 +492,25 @@ impl Outbox {
     /// Runs the flusher until the link ends: writes what publishers left in the queue, sends
     /// heartbeats, and checks whether the peer is alive.
     pub(super) fn run_flusher(&self, tell: impl Fn(Report)) {
-        let mut watch = Watch::new(self.options.lease, Instant::now());
+        let mut monitor = LeaseMonitor::new(self.options.lease, Instant::now());
         let mut state = self.lock();
         while !state.broken {
             let caught_up = state.waiting_bytes() <= self.options.queue_bytes / 2;
             let notice = if caught_up { state.delivery.end_of_episode() } else { None };
-            let report = notice.map(Report::Dropped).or_else(|| self.beat(&mut state, &mut watch));
+            let report = notice.map(Report::Dropped).or_else(|| self.beat(&mut state, &mut monitor));
             if let Some(report) = report {
                 MutexGuard::unlocked(&mut state, || tell(report));
                 continue;
             }
-            self.flusher_step(&mut state, &watch);
+            self.flusher_step(&mut state, &monitor);
         }
     }
 
     /// Sends a heartbeat if one is due, and checks whether the peer is alive.
-    fn beat(&self, state: &mut Outgoing, watch: &mut Watch) -> Option<Report> {
+    fn beat(&self, state: &mut Outgoing, monitor: &mut LeaseMonitor) -> Option<Report> {
         let now = Instant::now();
         // A queued frame serves as a heartbeat once it leaves.
-        if state.queue.is_empty() && !state.full && watch.is_due(now, state.last_written) {
+        if state.queue.is_empty() && !state.full && monitor.is_due(now, state.last_written) {
             let mut out = Vec::new();
             let frame = match self.owed.swap(0, Ordering::Relaxed) {
                 0 => Frame::Heartbeat,
@@ -519,7 +519,7 @@ impl Outbox {
             state.encoder.control(&frame, &mut out);
             self.push_control(state, &out, false);
         }
-        let report = match watch.look(&self.pulse, now)? {
+        let report = match monitor.look(&self.peer_liveliness, now)? {
             Finding::StillSilent if self.stream.has_moved() => {
                 self.end(state, Disconnect::Lost(MOVED.into()));
                 return None;
@@ -533,7 +533,7 @@ impl Outbox {
         Some(report)
     }
 
-    fn flusher_step(&self, state: &mut MutexGuard<'_, Outgoing>, watch: &Watch) {
+    fn flusher_step(&self, state: &mut MutexGuard<'_, Outgoing>, monitor: &LeaseMonitor) {
         if state.queue.is_empty() && !state.full {
             self.tell_lost(state);
         }
@@ -552,7 +552,7 @@ impl Outbox {
         } else {
             // The queue keeps memory for its usual content, and frees what one huge message took.
             state.queue.shrink(self.options.queue_bytes.saturating_mul(2));
-            match watch.rest(&self.pulse, Instant::now(), state.last_written) {
+            match monitor.rest(&self.peer_liveliness, Instant::now(), state.last_written) {
                 Some(rest) => {
                     self.work.wait_for(state, rest);
                 }
@@ -576,7 +576,7 @@ impl Outbox {
     /// yet.
     fn tell_lost(&self, state: &mut Outgoing) {
         let mut out = Vec::new();
-        for (id, Missing { start, lost }) in state.delivery.take_untold() {
+        for (id, Missing { start, lost }) in state.delivery.take_unreported() {
             // Fails only for a channel that has ended.
             let _ = state.encoder.position(id, start, lost, &mut out);
         }
@@ -601,7 +601,7 @@ impl Outbox {
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.pulse.is_silent() {
+            if left.is_zero() || self.peer_liveliness.is_silent() {
                 return false;
             }
             self.room.wait_for(&mut state, left.min(Duration::from_millis(20)));
@@ -769,7 +769,11 @@ impl Outbox {
 
     fn wait_for_room(&self, state: &mut MutexGuard<'_, Outgoing>, size: usize, patience: Duration) {
         let (mut deadline, mut written) = (Instant::now() + patience, state.written);
-        while !state.has_room(size, &self.options) && !state.broken && !state.stalled && !self.pulse.is_silent() {
+        while !state.has_room(size, &self.options)
+            && !state.broken
+            && !state.stalled
+            && !self.peer_liveliness.is_silent()
+        {
             if state.written != written {
                 (deadline, written) = (Instant::now() + patience, state.written);
             }
@@ -798,7 +802,7 @@ impl Outbox {
             let _ = self.dispatch(state, &envelope, missing, &mut Payload::Bytes(&held.payload), turn);
         }
         self.finish_retiring(state);
-        if state.delivery.has_untold() {
+        if state.delivery.has_unreported() {
             self.work.notify_one();
         }
     }
@@ -833,7 +837,7 @@ impl Outgoing {
 
     /// Returns whether no frame is queued, no message is held, and no loss is unreported.
     fn has_left(&self) -> bool {
-        self.queue.is_empty() && !self.delivery.is_holding() && !self.delivery.has_untold()
+        self.queue.is_empty() && !self.delivery.is_holding() && !self.delivery.has_unreported()
     }
 
     /// Returns whether there is room for a message. One that is larger than the queue has room if

@@ -19,14 +19,14 @@ use polywire_core::{
 };
 
 use super::{
+    accepted::AcceptedConnections,
     assured::Assured,
     calls::Calls,
     channels::Channels,
-    guests::Guests,
+    link_slots::LinkSlots,
     pace::Pace,
     payload::Payload,
-    seats::Seats,
-    shared::{Place, Shared},
+    shared::{PeerSource, Shared},
     threads::{Stop, Threads},
     transport::{Connection, Listener, Rendezvous, Role, Transport},
 };
@@ -61,7 +61,7 @@ pub fn open(
     local: &Local,
     sink: Arc<dyn Sink>,
 ) -> Result<Arc<dyn Port>, EngineError> {
-    let shared = Arc::new(Shared::new(Place::One(Box::new(transport), role), local, sink));
+    let shared = Arc::new(Shared::new(PeerSource::One(Box::new(transport), role), local, sink));
     let listener = match role {
         Role::Connect => None,
         Role::Listen => Some(shared.listen().map_err(|cause| shared.failed("listen", cause))?),
@@ -174,7 +174,7 @@ pub fn open_mesh(
     local: &Local,
     sink: Arc<dyn Sink>,
 ) -> Result<Arc<dyn Port>, EngineError> {
-    let shared = Arc::new(Shared::new(Place::Mesh(Box::new(rendezvous)), local, sink));
+    let shared = Arc::new(Shared::new(PeerSource::Mesh(Box::new(rendezvous)), local, sink));
     let listener = shared.listen().map_err(|cause| shared.failed("listen", cause))?;
     let (accepting, calling) = (shared.clone(), shared.clone());
     let port = StreamPort(shared);
@@ -234,7 +234,7 @@ impl Port for StreamPort {
     }
 
     fn assure(&self, channel: ChannelId) {
-        if matches!(self.0.place, Place::One(_, Role::Connect | Role::Either)) {
+        if matches!(self.0.peer_source, PeerSource::One(_, Role::Connect | Role::Either)) {
             self.0.assured.add(channel);
         }
     }
@@ -298,20 +298,20 @@ impl Drop for StreamPort {
 }
 
 impl Shared {
-    fn new(place: Place, local: &Local, sink: Arc<dyn Sink>) -> Shared {
+    fn new(peer_source: PeerSource, local: &Local, sink: Arc<dyn Sink>) -> Shared {
         Shared {
             listens: AtomicBool::new(false),
-            endpoint: Mutex::new(place.endpoint()),
-            place,
+            endpoint: Mutex::new(peer_source.endpoint()),
+            peer_source,
             local: local.clone(),
             sink,
             links: ArcSwap::default(),
             pace: Arc::new(Pace::new(&local.options)),
             channels: Mutex::<Channels>::default(),
             assured: Assured::default(),
-            guests: Guests::default(),
+            accepted_connections: AcceptedConnections::default(),
             rejections: Mutex::new(Rejections::new(local.options.peers)),
-            seats: Seats::default(),
+            link_slots: LinkSlots::default(),
             calls: Mutex::<Calls>::default(),
             stop: Stop::default(),
             threads: Threads::default(),
@@ -319,11 +319,11 @@ impl Shared {
     }
 
     fn failed(&self, action: &'static str, cause: io::Error) -> EngineError {
-        EngineError::System { endpoint: self.place.endpoint(), action, cause }
+        EngineError::System { endpoint: self.peer_source.endpoint(), action, cause }
     }
 
     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
-        let listener = self.place.listen()?;
+        let listener = self.peer_source.listen()?;
         let endpoint = listener.endpoint();
         *self.endpoint.lock() = endpoint.clone();
         self.sink.event(Event::Listening { endpoint: endpoint.clone() });
@@ -335,7 +335,7 @@ impl Shared {
 
     /// Keeps one connection up. With [`Role::Either`], listens as soon as nobody else does.
     fn stay_connected(self: &Arc<Self>) {
-        let Place::One(transport, role) = &self.place else { return };
+        let PeerSource::One(transport, role) = &self.peer_source else { return };
         let options = &self.local.options;
         let mut pause = options.reconnect_min;
         let mut told = String::new();
@@ -396,18 +396,19 @@ impl Shared {
     fn accepted(self: &Arc<Self>, connection: Connection) {
         let limit = self.local.options.peers;
         let room = self.threads.count() <= limit + LEAVING;
-        let admitted = room.then(|| self.guests.admit(&connection.stream, connection.host, limit)).flatten();
-        let Some(guest) = admitted else {
+        let admitted =
+            room.then(|| self.accepted_connections.admit(&connection.stream, connection.host, limit)).flatten();
+        let Some(accepted_id) = admitted else {
             let reason = Disconnect::TooMany(limit);
             return self.reject(connection.host, connection.address, reason);
         };
         let (thread, name) = (self.clone(), self.thread_name("read"));
         let started = self.threads.start(name, move || {
-            thread.serve(connection, Some(guest));
+            thread.serve(connection, Some(accepted_id));
         });
         if started.is_err() {
             // The stream is dropped, so the peer sees it closed.
-            self.guests.leave(guest);
+            self.accepted_connections.leave(accepted_id);
         }
     }
 

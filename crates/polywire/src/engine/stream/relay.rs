@@ -15,7 +15,7 @@ use super::{
     channels::{Channels, NOT_RELAYED, Open, sources, together, unrelayed},
     fetches::Answered,
     link::Link,
-    shared::{Place, Shared},
+    shared::{PeerSource, Shared},
     transport::Role,
 };
 use crate::engine::{EngineError, Event, LinkId, LinkInfo};
@@ -23,7 +23,7 @@ use crate::engine::{EngineError, Event, LinkId, LinkInfo};
 impl Shared {
     /// Returns whether this port relays: it listens, and with [`Role::Either`].
     pub(super) fn relays(&self) -> bool {
-        matches!(self.place, Place::One(_, Role::Either)) && self.listens.load(Ordering::Acquire)
+        matches!(self.peer_source, PeerSource::One(_, Role::Either)) && self.listens.load(Ordering::Acquire)
     }
 
     /// Opens a channel and announces it to every link but its origin. A port has at most as many

@@ -14,14 +14,14 @@ use polywire_core::{
 };
 
 use super::{
+    accepted::AcceptedConnections,
     assured::Assured,
     calls::Calls,
     channels::Channels,
-    guests::Guests,
     link::Link,
+    link_slots::LinkSlots,
     pace::{Pace, Turn},
     payload::Payload,
-    seats::Seats,
     threads::{Stop, Threads},
     transport::{Listener, Rendezvous, Role, Transport},
 };
@@ -31,7 +31,7 @@ use crate::engine::{
 };
 
 /// Where a port finds its peers.
-pub(super) enum Place {
+pub(super) enum PeerSource {
     /// At one address.
     One(Box<dyn Transport>, Role),
     /// In a mesh.
@@ -40,7 +40,7 @@ pub(super) enum Place {
 
 /// A port's state. Each of its threads holds it.
 pub(super) struct Shared {
-    pub(super) place: Place,
+    pub(super) peer_source: PeerSource,
     /// This port listens.
     pub(super) listens: AtomicBool,
     pub(super) endpoint: Mutex<String>,
@@ -51,35 +51,35 @@ pub(super) struct Shared {
     pub(super) pace: Arc<Pace>,
     pub(super) channels: Mutex<Channels>,
     pub(super) assured: Assured,
-    pub(super) guests: Guests,
+    pub(super) accepted_connections: AcceptedConnections,
     pub(super) rejections: Mutex<Rejections>,
     /// For a mesh.
-    pub(super) seats: Seats,
+    pub(super) link_slots: LinkSlots,
     /// For a mesh.
     pub(super) calls: Mutex<Calls>,
     pub(super) stop: Stop,
     pub(super) threads: Threads,
 }
 
-impl Place {
+impl PeerSource {
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Place::One(transport, _) => transport.name(),
-            Place::Mesh(rendezvous) => rendezvous.name(),
+            PeerSource::One(transport, _) => transport.name(),
+            PeerSource::Mesh(rendezvous) => rendezvous.name(),
         }
     }
 
     pub(super) fn endpoint(&self) -> String {
         match self {
-            Place::One(transport, _) => transport.endpoint(),
-            Place::Mesh(rendezvous) => rendezvous.endpoint(),
+            PeerSource::One(transport, _) => transport.endpoint(),
+            PeerSource::Mesh(rendezvous) => rendezvous.endpoint(),
         }
     }
 
     pub(super) fn listen(&self) -> io::Result<Arc<dyn Listener>> {
         match self {
-            Place::One(transport, _) => transport.listen(),
-            Place::Mesh(rendezvous) => rendezvous.listen(),
+            PeerSource::One(transport, _) => transport.listen(),
+            PeerSource::Mesh(rendezvous) => rendezvous.listen(),
         }
     }
 }
@@ -102,9 +102,9 @@ impl Shared {
     ) -> Result<Sent, EngineError> {
         if self.assured.is_active()
             && from.is_none()
-            && let Some(line) = self.assured.line(envelope.channel)
+            && let Some(channel) = self.assured.channel(envelope.channel)
         {
-            return self.distribute_assured(&line, envelope, payload);
+            return self.distribute_assured(&channel, envelope, payload);
         }
         self.distribute_now(envelope, payload, from)
     }
@@ -137,11 +137,11 @@ impl Shared {
     ) -> Result<(), (usize, EngineError)> {
         if self.assured.is_active()
             && let Some((first, _)) = messages.first()
-            && let Some(line) = self.assured.line(first.channel)
+            && let Some(channel) = self.assured.channel(first.channel)
         {
             // All messages are of one channel: a publisher with several channels sends them one by
             // one.
-            return self.distribute_all_assured(&line, messages, sent);
+            return self.distribute_all_assured(&channel, messages, sent);
         }
         self.distribute_all_now(messages, sent)
     }
@@ -207,7 +207,7 @@ impl Shared {
     }
 
     pub(super) fn thread_name(&self, what: &str) -> String {
-        format!("pw-{}-{what}", self.place.name())
+        format!("pw-{}-{what}", self.peer_source.name())
     }
 
     pub(super) fn link_info(&self, peer: Hello, address: String, principal: Principal) -> LinkInfo {

@@ -27,7 +27,7 @@ use polywire_core::multicast::Reliability;
 use self::{
     address::Address,
     port::UdpPort,
-    socket::{Place, Sockets},
+    socket::{Role, Sockets},
 };
 use super::{Engine, EngineError, Local, Port, Properties, Sink};
 
@@ -94,9 +94,9 @@ fn open(
     let sockets = Sockets::open(&address, &local.options).map_err(failed)?;
     // A host's endpoint contains the port number that the system chose.
     let options = text.split_once('?').map_or(String::new(), |(_, options)| format!("?{options}"));
-    let endpoint = match sockets.place {
-        Place::Host(bound) => format!("{name}/{bound}{options}"),
-        Place::Group(_) | Place::Caller(_) => format!("{name}/{text}"),
+    let endpoint = match sockets.role {
+        Role::Host(bound) => format!("{name}/{bound}{options}"),
+        Role::Member(_) | Role::Caller(_) => format!("{name}/{text}"),
     };
     Ok(Arc::new(UdpPort::open(endpoint, local, sink, (address.config, messages), sockets)?))
 }

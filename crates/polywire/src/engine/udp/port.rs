@@ -24,9 +24,9 @@ use super::{
     super::{
         Aligned, Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
         delivery::{Outcome, start_of},
-        outbox::{self, Held, Item, encoded},
+        outbox::{self, HeldFrame, Item, encoded},
     },
-    socket::{Place, Sockets},
+    socket::{Role, Sockets},
     state::{Group, Link, ONLY, State, member, random},
 };
 use crate::clock;
@@ -65,12 +65,12 @@ impl UdpPort {
         sockets: Sockets,
     ) -> Result<UdpPort, EngineError> {
         let mut state = State::new(config.peers);
-        match sockets.place {
-            Place::Group(to) | Place::Caller(to) => {
+        match sockets.role {
+            Role::Member(to) | Role::Caller(to) => {
                 let group = Group::new(member(&config, local.hello), to, clock::now());
                 state.groups.insert(ONLY, group);
             }
-            Place::Host(_) => {}
+            Role::Host(_) => {}
         }
         let mut secret = [0; 32];
         secret.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random().to_le_bytes()));
@@ -88,7 +88,7 @@ impl UdpPort {
             sockets,
         });
         let port = UdpPort(shared.clone());
-        if let Place::Host(_) = shared.sockets.place {
+        if let Role::Host(_) = shared.sockets.role {
             shared.sink.event(Event::Listening { endpoint: shared.endpoint.clone() });
         }
         if shared.sockets.is_exposed {
@@ -295,7 +295,7 @@ impl Shared {
                 Outcome::Dropped
             }
             (_, false) => {
-                link.delivery.hold(Held::new(envelope, frame));
+                link.delivery.hold(HeldFrame::new(envelope, frame));
                 link.delivery.count_sent(1);
                 Outcome::Sent(subscribers)
             }
@@ -486,9 +486,9 @@ impl Shared {
             event.into_iter().for_each(|event| self.sink.event(event));
             return None;
         }
-        let key = match self.sockets.place {
-            Place::Group(_) | Place::Caller(_) => ONLY,
-            Place::Host(_) => self.caller(&mut state, datagram, from, now)?,
+        let key = match self.sockets.role {
+            Role::Member(_) | Role::Caller(_) => ONLY,
+            Role::Host(_) => self.caller(&mut state, datagram, from, now)?,
         };
         let group = state.groups.get_mut(&key)?;
         // Damaged and foreign datagrams are discarded. A peer retransmits what must arrive.
@@ -564,7 +564,7 @@ impl Shared {
 
     /// Removes the groups of callers that are silent and have no link.
     fn forget_callers(&self, state: &mut State) {
-        if let Place::Host(_) = self.sockets.place {
+        if let Role::Host(_) = self.sockets.role {
             let (now, lease) = (clock::now(), self.config.lease);
             let State { groups, retransmitted, .. } = state;
             groups.retain(|_, group| {
@@ -593,7 +593,7 @@ impl Shared {
         if self.lock().is_closed {
             return;
         }
-        self.wait_until(Instant::now() + self.local.options.linger, State::is_taken);
+        self.wait_until(Instant::now() + self.local.options.linger, State::is_acknowledged);
         self.say_goodbye();
         let links: Vec<_> = {
             let mut state = self.lock();

@@ -33,19 +33,19 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 pub(super) struct Sockets {
     receiving: UdpSocket,
     sending: UdpSocket,
-    pub(super) place: Place,
+    pub(super) role: Role,
     /// Whether other machines can reach the receiving socket.
     pub(super) is_exposed: bool,
 }
 
-/// The peers that the sockets reach.
+/// The role of this node at the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// All members of the group at this address.
-    Group(SocketAddr),
-    /// The callers of this node, which is the host at this address.
+pub(super) enum Role {
+    /// A member of the group at this address.
+    Member(SocketAddr),
+    /// The host at this address, which others call.
     Host(SocketAddr),
-    /// The host at this address, of which this node is a caller.
+    /// A caller of the host at this address.
     Caller(SocketAddr),
 }
 
@@ -68,7 +68,7 @@ impl Sockets {
     pub(super) fn send(&self, packet: &[u8], to: SocketAddr) -> io::Result<()> {
         let send = || self.sending.send_to(packet, to).map(drop);
         match send() {
-            Err(_) if self.place == Place::Caller(to) && has_moved(self.sending.local_addr()?, to) => {
+            Err(_) if self.role == Role::Caller(to) && has_moved(self.sending.local_addr()?, to) => {
                 self.connect_anew(to)?;
                 send()
             }
@@ -109,13 +109,13 @@ impl Sockets {
 /// Becomes the host if the address belongs to this machine and is free, and a caller otherwise.
 fn unicast(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Result<Sockets> {
     let socket = new(to, options)?;
-    let place = match socket.bind(&to.into()) {
-        Ok(()) => Place::Host(local(&socket)?),
+    let role = match socket.bind(&to.into()) {
+        Ok(()) => Role::Host(local(&socket)?),
         Err(_) if to.port() == 0 => return Err(io::ErrorKind::AddrNotAvailable.into()),
         Err(_) => {
             // A connected socket receives the packets of its peer only.
             socket.connect(&to.into())?;
-            Place::Caller(to)
+            Role::Caller(to)
         }
     };
     if let Some(ttl) = address.ttl {
@@ -127,8 +127,8 @@ fn unicast(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Re
     let receiving = UdpSocket::from(socket);
     receiving.set_read_timeout(Some(WAIT))?;
     // A connected socket receives the packets of its peer only.
-    let is_exposed = matches!(place, Place::Host(bound) if !bound.ip().to_canonical().is_loopback());
-    Ok(Sockets { sending: receiving.try_clone()?, receiving, place, is_exposed })
+    let is_exposed = matches!(role, Role::Host(bound) if !bound.ip().to_canonical().is_loopback());
+    Ok(Sockets { sending: receiving.try_clone()?, receiving, role, is_exposed })
 }
 
 fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Result<Sockets> {
@@ -173,7 +173,7 @@ fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Resu
     sending.bind(&any.into())?;
     let receiving = UdpSocket::from(receiving);
     receiving.set_read_timeout(Some(WAIT))?;
-    Ok(Sockets { receiving, sending: sending.into(), place: Place::Group(to), is_exposed: is_exposed(&to, address) })
+    Ok(Sockets { receiving, sending: sending.into(), role: Role::Member(to), is_exposed: is_exposed(&to, address) })
 }
 
 /// Whether other machines can reach the members of a group here.

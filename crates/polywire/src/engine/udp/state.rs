@@ -17,7 +17,7 @@ use polywire_core::{
 use super::super::{
     LinkId, LinkInfo, LinkSink, LinkStats,
     delivery::{Delivery, Notice},
-    outbox::{Held, Item, Outbox, encoded, position},
+    outbox::{HeldFrame, Item, Outbox, encoded, position},
     rejections::Rejections,
 };
 
@@ -62,7 +62,7 @@ pub(super) struct Link {
     pub(super) sink: Arc<dyn LinkSink>,
     pub(super) group: MemberId,
     pub(super) member: MemberId,
-    pub(super) delivery: Delivery<Held>,
+    pub(super) delivery: Delivery<HeldFrame>,
     /// The peer's channels.
     pub(super) remote: BTreeMap<ChannelId, Remote>,
     /// An offer of the peer, until the announcement for the same channel arrives.
@@ -153,10 +153,10 @@ impl State {
             if let Some(missing) = missing {
                 group.outbox.control(to, &position(held.channel, missing));
             }
-            let Held { channel, start, frame } = held;
+            let HeldFrame { channel, start, frame } = held;
             group.outbox.push(Item::Message { to, channel, start, frame: frame.to_vec() });
         }
-        for (channel, missing) in link.delivery.take_untold() {
+        for (channel, missing) in link.delivery.take_unreported() {
             group.outbox.control(to, &position(channel, missing));
         }
         end_channels(link, group);
@@ -190,7 +190,7 @@ impl State {
     }
 
     /// Returns whether everything has been sent and the peers have acknowledged it.
-    pub(super) fn is_taken(&self) -> bool {
+    pub(super) fn is_acknowledged(&self) -> bool {
         self.groups.values().all(|group| group.outbox.is_empty() && group.member.is_taken())
     }
 }

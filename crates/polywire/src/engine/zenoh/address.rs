@@ -17,7 +17,7 @@ use super::{
 /// After this many messages without a pause, the next ones leave in batches.
 const BURST: u32 = 16;
 /// The most locators that an address may name.
-const MOST: usize = 64;
+const MAX_LOCATORS: usize = 64;
 /// The prefix of locators whose connections need certificates.
 const TLS: &str = "tls/";
 /// The environment variable with the domain of ROS 2, and the largest domain.
@@ -76,8 +76,8 @@ impl Address {
             domain: None,
         };
         settings.into_iter().flat_map(|all| all.split(',')).try_for_each(|setting| address.set(setting))?;
-        if address.connect.len().max(address.listen.len()) > MOST {
-            return Err(format!("there are more than {MOST} locators"));
+        if address.connect.len().max(address.listen.len()) > MAX_LOCATORS {
+            return Err(format!("there are more than {MAX_LOCATORS} locators"));
         }
         if address.is_ros && !address.prefix.is_empty() || !address.is_ros && address.domain.is_some() {
             return Err("'domain' is for 'ros=true' alone, and 'prefix' is not for it".into());
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let many = format!("peer?{}", vec!["connect=tcp/a:1"; MOST + 1].join(","));
+        let many = format!("peer?{}", vec!["connect=tcp/a:1"; MAX_LOCATORS + 1].join(","));
         for (text, part) in [
             ("", "is no mode"),
             ("node", "'node' is no mode"),

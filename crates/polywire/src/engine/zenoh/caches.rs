@@ -28,7 +28,7 @@ pub(super) struct Caches<S = Sample> {
     /// The keys whose caches are queried, and the number of queries for each.
     asked: HashMap<OwnedKeyExpr, usize>,
     /// The samples that wait, by the topic's key.
-    waiting: HashMap<OwnedKeyExpr, Vec<Came<S>>>,
+    waiting: HashMap<OwnedKeyExpr, Vec<ReceivedSample<S>>>,
     bytes: usize,
     /// What was passed on, by the topic's key and the session.
     seen: HashMap<(OwnedKeyExpr, TimestampId), Seen>,
@@ -44,7 +44,7 @@ struct Seen {
 }
 
 /// A sample that has arrived live, or from a cache.
-pub(super) struct Came<S> {
+pub(super) struct ReceivedSample<S> {
     topic: OwnedKeyExpr,
     /// The session and the time of the sample's timestamp, if it has one.
     at: Option<(TimestampId, NTP64)>,
@@ -52,11 +52,11 @@ pub(super) struct Came<S> {
     sample: S,
 }
 
-impl From<Sample> for Came<Sample> {
-    fn from(sample: Sample) -> Came<Sample> {
+impl From<Sample> for ReceivedSample<Sample> {
+    fn from(sample: Sample) -> ReceivedSample<Sample> {
         let topic = sample.key_expr().clone().into();
         let at = sample.timestamp().map(|at| (*at.get_id(), *at.get_time()));
-        Came { topic, at, bytes: sample.payload().len() + size_of::<Sample>(), sample }
+        ReceivedSample { topic, at, bytes: sample.payload().len() + size_of::<Sample>(), sample }
     }
 }
 
@@ -99,24 +99,24 @@ impl<S> Caches<S> {
     }
 
     /// Handles a live sample: it waits while a cache of its topic is queried, or else is passed on.
-    pub(super) fn live(&mut self, came: impl Into<Came<S>>, mut pass: impl FnMut(&S)) {
-        let came = came.into();
-        if self.is_asked(&came.topic) && self.has_room(&came) {
-            return self.keep(came);
+    pub(super) fn live(&mut self, received: impl Into<ReceivedSample<S>>, mut pass: impl FnMut(&S)) {
+        let received = received.into();
+        if self.is_asked(&received.topic) && self.has_room(&received) {
+            return self.keep(received);
         }
         // If there is no room, the samples that wait are passed on now.
-        self.release(&came.topic, &mut pass);
-        if self.note(&came, false) {
-            pass(&came.sample);
+        self.release(&received.topic, &mut pass);
+        if self.note(&received, false) {
+            pass(&received.sample);
         }
     }
 
     /// Handles a sample with which a cache has answered. It waits until the query ends.
-    pub(super) fn answered(&mut self, came: impl Into<Came<S>>) {
-        let came = came.into();
-        match self.has_room(&came) {
-            true => self.keep(came),
-            false => log::debug!("'{}': more was published before than there is room for", came.topic),
+    pub(super) fn answered(&mut self, received: impl Into<ReceivedSample<S>>) {
+        let received = received.into();
+        match self.has_room(&received) {
+            true => self.keep(received),
+            false => log::debug!("'{}': more was published before than there is room for", received.topic),
         }
     }
 
@@ -133,30 +133,30 @@ impl<S> Caches<S> {
         topics.iter().for_each(|topic| self.release(topic, &mut pass));
     }
 
-    fn has_room(&self, came: &Came<S>) -> bool {
-        self.bytes + came.bytes <= self.most_bytes
+    fn has_room(&self, received: &ReceivedSample<S>) -> bool {
+        self.bytes + received.bytes <= self.most_bytes
     }
 
-    fn keep(&mut self, came: Came<S>) {
-        self.bytes += came.bytes;
-        self.waiting.entry(came.topic.clone()).or_default().push(came);
+    fn keep(&mut self, received: ReceivedSample<S>) {
+        self.bytes += received.bytes;
+        self.waiting.entry(received.topic.clone()).or_default().push(received);
     }
 
     /// Passes on the samples that wait on a topic, in order.
     fn release(&mut self, topic: &OwnedKeyExpr, mut pass: impl FnMut(&S)) {
         let Some(mut waiting) = self.waiting.remove(topic) else { return };
-        self.bytes -= waiting.iter().map(|came| came.bytes).sum::<usize>();
+        self.bytes -= waiting.iter().map(|received| received.bytes).sum::<usize>();
         // Samples without a timestamp are live, so they come last.
-        waiting.sort_by_key(|came| came.at.map_or(NTP64(u64::MAX), |(_, time)| time));
-        waiting.iter().filter(|came| self.note(came, true)).for_each(|came| pass(&came.sample));
+        waiting.sort_by_key(|received| received.at.map_or(NTP64(u64::MAX), |(_, time)| time));
+        waiting.iter().filter(|received| self.note(received, true)).for_each(|received| pass(&received.sample));
     }
 
     /// Remembers a sample. Returns false if it was passed on already. If caches are not queried,
     /// live samples may have timestamps in any order.
-    fn note(&mut self, came: &Came<S>, was_asked: bool) -> bool {
-        let Some((session, time)) = came.at else { return true };
+    fn note(&mut self, received: &ReceivedSample<S>, was_asked: bool) -> bool {
+        let Some((session, time)) = received.at else { return true };
         let has_room = self.seen.len() < self.most;
-        match self.seen.entry((came.topic.clone(), session)) {
+        match self.seen.entry((received.topic.clone(), session)) {
             Entry::Occupied(mut seen) => {
                 let seen = seen.get_mut();
                 let is_new = time > seen.until;
@@ -200,14 +200,14 @@ mod tests {
     }
 
     /// A sample of a session at a time.
-    fn came(topic: &str, session: u8, time: u64) -> Came<u64> {
+    fn received(topic: &str, session: u8, time: u64) -> ReceivedSample<u64> {
         let session = TimestampId::try_from([session; 16]).expect("not zero");
-        Came { topic: key(topic), at: Some((session, NTP64(time))), bytes: 100, sample: time }
+        ReceivedSample { topic: key(topic), at: Some((session, NTP64(time))), bytes: 100, sample: time }
     }
 
-    fn live(caches: &mut Caches<u64>, came: Came<u64>) -> Vec<u64> {
+    fn live(caches: &mut Caches<u64>, received: ReceivedSample<u64>) -> Vec<u64> {
         let mut passed = Vec::new();
-        caches.live(came, |sample| passed.push(*sample));
+        caches.live(received, |sample| passed.push(*sample));
         passed
     }
 
@@ -221,20 +221,20 @@ mod tests {
     fn what_was_kept_comes_before_what_is_live_and_each_once() {
         let (mut caches, a) = (Caches::new(10_000, 10), key("a"));
         assert!(caches.begin(&a) && caches.begin(&a));
-        assert_eq!(live(&mut caches, came("a", 1, 30)), [0; 0]);
-        assert_eq!(live(&mut caches, Came { at: None, ..came("a", 1, 1000) }), [0; 0], "without a time");
-        assert_eq!(live(&mut caches, came("b", 1, 5)), [5], "nobody asked for it");
-        [20, 10, 30].into_iter().for_each(|time| caches.answered(came("a", 1, time)));
-        caches.answered(came("a", 2, 15));
+        assert_eq!(live(&mut caches, received("a", 1, 30)), [0; 0]);
+        assert_eq!(live(&mut caches, ReceivedSample { at: None, ..received("a", 1, 1000) }), [0; 0], "without a time");
+        assert_eq!(live(&mut caches, received("b", 1, 5)), [5], "nobody asked for it");
+        [20, 10, 30].into_iter().for_each(|time| caches.answered(received("a", 1, time)));
+        caches.answered(received("a", 2, 15));
         assert_eq!(end(&mut caches, "a"), [0; 0], "another query is under way");
         assert_eq!(end(&mut caches, "a"), [10, 15, 20, 30, 1000]);
-        assert_eq!(live(&mut caches, came("a", 1, 30)), [0; 0], "the cache was faster");
-        assert_eq!(live(&mut caches, came("a", 1, 40)), [40]);
-        assert_eq!(live(&mut caches, came("a", 1, 39)), [39], "a second publisher of the session");
+        assert_eq!(live(&mut caches, received("a", 1, 30)), [0; 0], "the cache was faster");
+        assert_eq!(live(&mut caches, received("a", 1, 40)), [40]);
+        assert_eq!(live(&mut caches, received("a", 1, 39)), [39], "a second publisher of the session");
         // The caches of a session that has appeared later, and of sessions that are known.
         assert!(caches.begin(&a));
         let kept = [(1, 40), (3, 7), (2, 15), (2, 16)];
-        kept.into_iter().for_each(|(session, time)| caches.answered(came("a", session, time)));
+        kept.into_iter().for_each(|(session, time)| caches.answered(received("a", session, time)));
         assert_eq!(end(&mut caches, "a"), [7, 16]);
         assert_eq!((end(&mut caches, "a"), caches.bytes), (vec![], 0), "nothing was asked");
     }
@@ -243,10 +243,10 @@ mod tests {
     fn samples_wait_for_all_queries_that_include_their_topic() {
         let mut caches = Caches::new(10_000, 10);
         assert!(caches.begin(&key("a/b")) && caches.begin(&key("a/*")));
-        assert_eq!(live(&mut caches, came("a/b", 1, 20)), [0; 0]);
-        assert_eq!(live(&mut caches, came("a/c", 1, 30)), [0; 0]);
+        assert_eq!(live(&mut caches, received("a/b", 1, 20)), [0; 0]);
+        assert_eq!(live(&mut caches, received("a/c", 1, 30)), [0; 0]);
         assert_eq!(end(&mut caches, "a/b"), [0; 0], "the pattern is asked for");
-        caches.answered(came("a/b", 1, 10));
+        caches.answered(received("a/b", 1, 10));
         let mut passed = end(&mut caches, "a/*");
         passed.sort_unstable();
         assert_eq!((passed, caches.bytes), (vec![10, 20, 30], 0));
@@ -256,9 +256,9 @@ mod tests {
     fn live_samples_do_not_wait_without_room() {
         let (mut caches, a) = (Caches::new(250, 10), key("a"));
         assert!(caches.begin(&a));
-        [10, 20, 30].into_iter().for_each(|time| caches.answered(came("a", 1, time)));
-        assert_eq!(live(&mut caches, came("a", 1, 40)), [10, 20, 40]);
-        caches.answered(came("a", 1, 30));
+        [10, 20, 30].into_iter().for_each(|time| caches.answered(received("a", 1, time)));
+        assert_eq!(live(&mut caches, received("a", 1, 40)), [10, 20, 40]);
+        caches.answered(received("a", 1, 30));
         assert_eq!(end(&mut caches, "a"), [0; 0], "it is too late for that one");
     }
 
@@ -268,7 +268,7 @@ mod tests {
         let ask = |caches: &mut Caches<u64>, listened: &str| {
             caches.listen(&key(listened));
             assert!(caches.begin(&key(listened)));
-            caches.answered(came("a/b", 1, 10));
+            caches.answered(received("a/b", 1, 10));
             end(caches, listened)
         };
         assert_eq!(ask(&mut caches, "a/b"), [10]);
@@ -285,7 +285,7 @@ mod tests {
     fn sessions_and_queries_are_bounded() {
         let mut caches = Caches::new(1000, 2);
         assert_eq!(["b", "b", "c"].map(|asked| caches.begin(&key(asked))), [true, true, false]);
-        (1..=5).for_each(|session| assert_eq!(live(&mut caches, came("a", session, 1)), [1]));
+        (1..=5).for_each(|session| assert_eq!(live(&mut caches, received("a", session, 1)), [1]));
         assert_eq!(caches.seen.len(), 2);
     }
 }

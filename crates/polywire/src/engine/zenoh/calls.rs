@@ -14,10 +14,10 @@ use polywire_core::{
 use zenoh::bytes::ZBytes;
 
 use super::{
-    super::{LinkId, foreign::Said},
+    super::{LinkId, foreign::SampleEncoding},
     inbox::{Arrival, Message, Origin, arrival_of},
     outgoing::{Answering, Put},
-    services::{Asked, Asker, Client, MOST, Outcome, Server},
+    services::{Asker, Client, MAX_PENDING, Outcome, PendingQuery, Server},
     state::State,
 };
 use crate::clock;
@@ -31,45 +31,51 @@ const GRACE: Duration = Duration::from_millis(300);
 /// For servers of this node.
 impl State {
     /// Handles a query to a server of this node, in this format.
-    pub(super) fn asked(&mut self, topic: &str, said: Said, timestamp_ns: i64, asked: Asked) {
-        if let Some((asked, error)) = self.ask_server(topic, said, timestamp_ns, asked) {
-            self.out.push(Put::reply(asked.query, Answering::Error(error)));
+    pub(super) fn asked(&mut self, topic: &str, encoding: SampleEncoding, timestamp_ns: i64, query: PendingQuery) {
+        if let Some((query, error)) = self.ask_server(topic, encoding, timestamp_ns, query) {
+            self.out.push(Put::reply(query.query, Answering::Error(error)));
         }
     }
 
     /// Hands a request to the node. Returns a query that ends with an error, if there is one: this
     /// one, or the oldest one.
-    fn ask_server(&mut self, topic: &str, said: Said, timestamp_ns: i64, asked: Asked) -> Option<(Asked, RemoteError)> {
-        let payload = asked.query.payload().cloned().unwrap_or_default();
+    fn ask_server(
+        &mut self,
+        topic: &str,
+        encoding: SampleEncoding,
+        timestamp_ns: i64,
+        query: PendingQuery,
+    ) -> Option<(PendingQuery, RemoteError)> {
+        let payload = query.query.payload().cloned().unwrap_or_default();
         let most = self.terms.limits.frame_bytes;
         if payload.len() > most {
             let text = format!("the request has more than {most} bytes");
-            return Some((asked, RemoteError::new(RemoteCode::InvalidArgument, &text)));
+            return Some((query, RemoteError::new(RemoteCode::InvalidArgument, &text)));
         }
         let busy = |text: &str| RemoteError::new(RemoteCode::Busy, text);
         if self.inbox.bytes() > self.most_waiting {
-            return Some((asked, busy("too much waits for the server's node")));
+            return Some((query, busy("too much waits for the server's node")));
         }
-        let key = (topic.to_owned(), said);
+        let key = (topic.to_owned(), encoding);
         if !self.services.askers.contains_key(&key) && !self.open_asker(&key) {
-            return Some((asked, busy("there are too many formats of requests")));
+            return Some((query, busy("there are too many formats of requests")));
         }
         let State { services, schemas, inbox, out, .. } = self;
         let asker = services.askers.get_mut(&key)?;
         if let Some(reason) = &asker.refusal {
             let error = RemoteError::new(RemoteCode::Unsupported, reason);
-            return Some((asked, error));
+            return Some((query, error));
         }
         asker.sequence += 1;
         let (writer, sequence, link) = (asker.writer, asker.sequence, asker.link);
         let envelope = Envelope { kind: Kind::Request, ..Envelope::data(asker.channel, sequence, timestamp_ns) };
         let message = Message::new(&envelope, &payload, Origin::Node(None));
         schemas.pass(link, Arrival::Message(message), out, inbox);
-        let oldest = services.note(SampleIdentity { writer, sequence }, asked)?;
+        let oldest = services.note(SampleIdentity { writer, sequence }, query)?;
         Some((oldest, busy("the server has not answered, and others ask")))
     }
 
-    fn open_asker(&mut self, key: &(String, Said)) -> bool {
+    fn open_asker(&mut self, key: &(String, SampleEncoding)) -> bool {
         if self.services.askers.len() >= FORMATS {
             return false;
         }
@@ -91,31 +97,31 @@ impl State {
     pub(super) fn requests_answered(&mut self, channel: ChannelId, answer: &Answer) {
         let Some((ended, reason)) = self.services.answered(channel, answer) else { return };
         let error = RemoteError::new(RemoteCode::Unsupported, &reason);
-        let put = |asked: Asked| Put::reply(asked.query, Answering::Error(error.clone()));
+        let put = |query: PendingQuery| Put::reply(query.query, Answering::Error(error.clone()));
         ended.into_iter().map(put).for_each(|put| self.out.push(put));
     }
 
     /// Returns the query that a reply of this node is for, and the error if the reply has no value.
     /// `None` if the request is that of a Polywire node.
-    pub(super) fn replied(&mut self, envelope: &Envelope<'_>) -> Option<(Asked, Option<RemoteError>)> {
+    pub(super) fn replied(&mut self, envelope: &Envelope<'_>) -> Option<(PendingQuery, Option<RemoteError>)> {
         let request = ReplyHeader::request_of(envelope.extensions).filter(|_| envelope.kind == Kind::Reply)?;
-        let asked = self.services.pending.remove(&request)?;
-        Some((asked, ReplyHeader::parse(envelope.extensions).and_then(|header| header.error)))
+        let query = self.services.pending.remove(&request)?;
+        Some((query, ReplyHeader::parse(envelope.extensions).and_then(|header| header.error)))
     }
 
     /// Ends the queries to a server that has ended, without a reply.
     pub(super) fn server_ended(&mut self, topic: &str) {
-        let of = self.services.askers.iter().filter(|((asked, _), _)| asked == topic);
+        let of = self.services.askers.iter().filter(|((requests, _), _)| requests == topic);
         let writers: BTreeSet<Id128> = of.map(|(_, asker)| asker.writer).collect();
         let pending = &mut self.services.pending;
         let ended: Vec<SampleIdentity> =
             pending.keys().filter(|request| writers.contains(&request.writer)).copied().collect();
-        let put = |asked: Asked| Put::reply(asked.query, Answering::Nothing);
+        let put = |query: PendingQuery| Put::reply(query.query, Answering::Nothing);
         ended.iter().filter_map(|request| pending.remove(request)).map(put).for_each(|put| self.out.push(put));
     }
 
     /// Removes and returns all queries, because the port closes.
-    pub(super) fn all_queries(&mut self) -> Vec<Asked> {
+    pub(super) fn all_queries(&mut self) -> Vec<PendingQuery> {
         std::mem::take(&mut self.services.pending).into_values().collect()
     }
 }
@@ -199,8 +205,8 @@ impl State {
             return false;
         }
         client.calls.insert(envelope.sequence);
-        if client.calls.len() > MOST {
-            let error = RemoteError::new(RemoteCode::Busy, &format!("{MOST} queries wait for their replies"));
+        if client.calls.len() > MAX_PENDING {
+            let error = RemoteError::new(RemoteCode::Busy, &format!("{MAX_PENDING} queries wait for their replies"));
             self.called(envelope.channel, envelope.sequence, Err(error));
             return false;
         }
@@ -332,12 +338,12 @@ mod tests {
         state.matched(CHANNEL, true, now);
         state.review_services(now + GRACE);
         told(&mut state);
-        let most = MOST as u64;
+        let most = MAX_PENDING as u64;
         assert!((1..=most).all(|sequence| sends(&mut state, sequence, &RequestHeader::default())));
         assert!(!sends(&mut state, most + 1, &RequestHeader::default()));
         assert_eq!(
             told(&mut state).0,
-            [format!("reply to {}: Some(\"{MOST} queries wait for their replies\")", most + 1)]
+            [format!("reply to {}: Some(\"{MAX_PENDING} queries wait for their replies\")", most + 1)]
         );
     }
 }

@@ -79,7 +79,7 @@ impl State {
         let (waiting, is_first) = self.types.learn(&topic.hash, answer.ok(), now);
         if let Some(reason) = wrong.filter(|_| is_first) {
             let State { foreign, inbox, .. } = self;
-            let reason = format!("a description of the ROS 2 type {}: {reason}", topic.said().type_name);
+            let reason = format!("a description of the ROS 2 type {}: {reason}", topic.sample_encoding().type_name);
             foreign.ignore(&topic.name, reason, |link, news| inbox.push(link, arrival_of(news, &ZBytes::new())));
         }
         self.announce_again(topic, waiting);

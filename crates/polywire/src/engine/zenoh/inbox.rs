@@ -32,7 +32,7 @@ pub(super) enum Arrival {
     Lost(ChannelId, Start, u64),
     /// The channel has ended. The node stops listening to its key, if it has one.
     Retired(ChannelId, Option<OwnedKeyExpr>),
-    /// The peer's mark. The peer is informed when everything before it was taken.
+    /// The peer's mark. It is acknowledged when everything before it was handed over.
     Mark(u64),
     /// The link has ended. The node stops listening to these keys.
     Down(Box<LinkInfo>, Disconnect, Vec<OwnedKeyExpr>),

@@ -14,7 +14,7 @@ use polywire_core::{
 use zenoh::key_expr::{OwnedKeyExpr, keyexpr};
 
 use super::{
-    super::foreign::{id, openness::is_private},
+    super::foreign::{id, visibility::is_private},
     errors, ros,
 };
 
@@ -103,8 +103,8 @@ impl Keys {
     }
 
     /// Whether the messages of a channel are put under a key of its topic.
-    pub(super) fn are_open(&self, announced: &Announcement) -> bool {
-        if self.is_ros() { ros::is_open(announced) } else { !is_private(announced) }
+    pub(super) fn uses_topic_key(&self, announced: &Announcement) -> bool {
+        if self.is_ros() { ros::uses_topic_key(announced) } else { !is_private(announced) }
     }
 
     /// Whether foreign applications may use a channel of a service.

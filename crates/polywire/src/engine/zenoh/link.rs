@@ -1,11 +1,11 @@
 //! One end of a link to another node: what this node sends to the peer, and which of the peer's
 //! messages this node takes.
 //!
-//! While the peer keeps up, it takes messages from the keys of their topics, where each message is
-//! put once for all peers. At most a *window* of bytes is under way that the peer has not taken. If
-//! the peer falls behind, this node sends it *leave*: messages for that peer then wait here by the
-//! overflow policy, and go to it by mail. When the peer has caught up, this node sends it *join*.
-//! So one slow peer does not hold up the others for longer than the policy says.
+//! While the peer keeps up, it reads messages from the keys of their topics, where each message is
+//! put once for all peers. At most a *window* of bytes is under way that the peer has not
+//! acknowledged. If the peer falls behind, this node sends it *leave*: messages for that peer then
+//! wait here by the overflow policy, and go to it by mail. When the peer has caught up, this node
+//! sends it *join*. So one slow peer does not hold up the others for longer than the policy says.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use super::{
     super::{
         LinkInfo, LinkStats, Overflow,
         delivery::{Delivery, Notice, Outcome, start_of},
-        outbox::{Held, Item, Outbox, encoded, position},
+        outbox::{HeldFrame, Item, Outbox, encoded, position},
     },
     key::Keys,
     mail::Content,
@@ -33,12 +33,13 @@ use super::{
 
 /// Bytes that a message or frame counts in addition to its own.
 const OVERHEAD: usize = 64;
-/// A mark asks the peer what it has taken. It is sent at the latest after this share of a window.
+/// A mark asks the peer to acknowledge what was sent before. It is sent at the latest after this
+/// share of a window.
 const MARKS: u64 = 4;
 /// A link is calm while no more than this share of a window is under way: more than between marks.
 const CALM: u64 = 2;
-/// A mark is also sent when nothing was sent for this long and the peer has not taken everything.
-/// This pause and [`ASK_AGAIN`] are longer among many nodes.
+/// A mark is also sent when nothing was sent for this long and the peer has not acknowledged
+/// everything. This pause and [`ASK_AGAIN`] are longer among many nodes.
 const ASK: Duration = Duration::from_millis(500);
 /// A mark is repeated after this long without an answer, which also reveals missing mails.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -59,17 +60,17 @@ pub(super) struct Message<'a> {
     pub(super) envelope: &'a Envelope<'a>,
     pub(super) payload: &'a [u8],
     /// Whether the message may be put under the key of its topic.
-    pub(super) is_open: bool,
-    /// Whether a peer takes the message from the key of its topic.
-    pub(super) is_taken: bool,
+    pub(super) uses_topic_key: bool,
+    /// Whether a peer reads the message from the key of its topic.
+    pub(super) is_read_by_peer: bool,
     /// Whether the publisher cannot wait, although the policy blocks. The message then has room.
     pub(super) cannot_wait: bool,
     frame: Option<Vec<u8>>,
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn new(envelope: &'a Envelope<'a>, payload: &'a [u8], is_open: bool) -> Message<'a> {
-        Message { envelope, payload, is_open, is_taken: false, cannot_wait: false, frame: None }
+    pub(super) fn new(envelope: &'a Envelope<'a>, payload: &'a [u8], uses_topic_key: bool) -> Message<'a> {
+        Message { envelope, payload, uses_topic_key, is_read_by_peer: false, cannot_wait: false, frame: None }
     }
 
     fn frame(&mut self) -> &[u8] {
@@ -93,30 +94,31 @@ pub(super) struct Remote {
     /// Whether this node has accepted the channel.
     pub(super) is_accepted: bool,
     /// Whether the peer has sent the Position from which on messages are for this node.
-    pub(super) is_open: bool,
+    pub(super) is_positioned: bool,
 }
 
 pub(super) struct Link {
     pub(super) info: LinkInfo,
-    pub(super) delivery: Delivery<Held>,
+    pub(super) delivery: Delivery<HeldFrame>,
     pub(super) remote: BTreeMap<ChannelId, Remote>,
     /// An offer of the peer, until the announcement of its channel arrives.
     pub(super) offered: Option<(ChannelId, Vec<u8>)>,
-    /// Whether this node takes the peer's messages from the keys of their topics.
-    pub(super) takes_open: bool,
+    /// Whether this node reads the peer's messages from the keys of their topics.
+    pub(super) reads_topic_keys: bool,
     terms: Terms,
     /// The frames and messages that wait while the peer takes messages by mail.
     queue: Outbox,
-    /// Whether the peer takes messages from the keys of their topics.
+    /// Whether the peer reads messages from the keys of their topics.
     has_joined: bool,
-    /// Whether the peer has taken nothing for longer than the policy's patience.
+    /// Whether the peer has acknowledged nothing for longer than the policy's patience.
     is_stalled: bool,
     /// Whether the peer has not answered a channel for longer than the policy's patience.
     is_silent: bool,
-    /// Bytes that were sent, bytes that the last mark covers, and bytes that the peer has taken.
+    /// Bytes that were sent, bytes that the last mark covers, and bytes that the peer has
+    /// acknowledged.
     sent: u64,
     marked: u64,
-    taken: u64,
+    acknowledged: u64,
     marked_at: Instant,
     /// The value of `sent` at the last check, and the time since which it has not changed.
     seen: u64,
@@ -143,7 +145,7 @@ impl Link {
             delivery: Delivery::default(),
             remote: BTreeMap::new(),
             offered: None,
-            takes_open: false,
+            reads_topic_keys: false,
             terms,
             queue: Outbox::default(),
             has_joined: true,
@@ -151,7 +153,7 @@ impl Link {
             is_silent: false,
             sent: 0,
             marked: 0,
-            taken: 0,
+            acknowledged: 0,
             marked_at: Instant::now(),
             seen: 0,
             quiet_since: Instant::now(),
@@ -210,7 +212,7 @@ impl Link {
         }
     }
 
-    /// Notes that the peer did not answer, or took nothing, while a message waited for it.
+    /// Notes that the peer did not answer, or acknowledged nothing, while a message waited for it.
     pub(super) fn stall(&mut self, message: &Message<'_>) {
         match self.must_hold(message.envelope.channel) {
             true => self.is_silent = true,
@@ -222,23 +224,23 @@ impl Link {
         self.delivery.must_hold(channel, u32::from(self.delivery.is_accepted(channel)))
     }
 
-    /// Returns a value that changes whenever the peer takes something.
+    /// Returns a value that changes whenever the peer acknowledges something.
     pub(super) fn progress(&self) -> (u64, usize) {
-        (self.taken, self.delivery.held_bytes())
+        (self.acknowledged, self.delivery.held_bytes())
     }
 
-    /// Sends a message to the peer by mail, keeps it here, or drops it. If the peer takes the
-    /// message from its topic's key, sets `is_taken`: the caller must put it there and call
+    /// Sends a message to the peer by mail, keeps it here, or drops it. If the peer reads the
+    /// message from its topic's key, sets `is_read_by_peer`: the caller must put it there and call
     /// [`Link::mark_if_due`].
     pub(super) fn send(&mut self, way: &mut Way<'_>, message: &mut Message<'_>) -> Outcome {
         let (envelope, channel) = (message.envelope, message.envelope.channel);
         // The usual case: nothing is in the message's way, and there is no search for its channel.
-        if message.is_open
+        if message.uses_topic_key
             && self.is_free(way.out)
-            && let Some((_, subscribers)) = self.delivery.open_way(channel)
+            && let Some((_, subscribers)) = self.delivery.ready_channel(channel)
         {
             self.delivery.count_sent(1);
-            message.is_taken = true;
+            message.is_read_by_peer = true;
             self.sent += message.size() as u64;
             return Outcome::Sent(subscribers);
         }
@@ -251,9 +253,9 @@ impl Link {
                 self.send_frame(way, &encoded(&position(channel, missing)));
             }
             self.delivery.count_sent(1);
-            match message.is_open {
+            match message.uses_topic_key {
                 true => {
-                    message.is_taken = true;
+                    message.is_read_by_peer = true;
                     self.sent += message.size() as u64;
                 }
                 false => self.send_frame(way, message.frame()),
@@ -278,7 +280,7 @@ impl Link {
     }
 
     fn hold(&mut self, way: &mut Way<'_>, message: &mut Message<'_>, subscribers: u32) -> Outcome {
-        // The message waits behind others of its writer: the peer must not take it from its topic's
+        // The message waits behind others of its writer: the peer must not read it from its topic's
         // key.
         if self.delivery.is_accepted(message.envelope.channel) {
             self.leave(way);
@@ -290,7 +292,7 @@ impl Link {
         let is_held = message.cannot_wait || (!self.is_silent && self.has_room_to_hold(size));
         if is_held {
             self.delivery.count_sent(1);
-            let held = Held::new(message.envelope, message.frame());
+            let held = HeldFrame::new(message.envelope, message.frame());
             self.delivery.hold(held);
         } else {
             self.delivery.drop_newest(message.envelope);
@@ -328,7 +330,9 @@ impl Link {
 
     /// Whether little is under way and nothing waits.
     pub(super) fn is_calm(&self) -> bool {
-        self.queue.is_empty() && !self.delivery.is_holding() && self.sent - self.taken <= self.terms.window / CALM
+        self.queue.is_empty()
+            && !self.delivery.is_holding()
+            && self.sent - self.acknowledged <= self.terms.window / CALM
     }
 
     /// Whether the peer takes a message now, from the key of its topic or by mail.
@@ -338,7 +342,7 @@ impl Link {
 
     /// Whether the window has room. If it has, a message of any size fits.
     fn has_window(&self, out: &Outgoing) -> bool {
-        self.sent - self.taken < self.terms.window && !out.is_jammed()
+        self.sent - self.acknowledged < self.terms.window && !out.is_jammed()
     }
 
     fn leave(&mut self, way: &mut Way<'_>) {
@@ -348,9 +352,9 @@ impl Link {
     }
 
     /// Sends what waits, as far as the window has room. If nothing waits any more, sends *join*:
-    /// the peer takes messages from the keys of their topics again.
+    /// the peer reads messages from the keys of their topics again.
     pub(super) fn feed(&mut self, way: &mut Way<'_>) {
-        let is_half_free = 2 * (self.sent - self.taken) <= self.terms.window && !way.out.is_jammed();
+        let is_half_free = 2 * (self.sent - self.acknowledged) <= self.terms.window && !way.out.is_jammed();
         self.is_stalled &= !is_half_free;
         while !self.is_stalled
             && self.has_window(way.out)
@@ -362,7 +366,7 @@ impl Link {
             }
         }
         let nothing_waits = self.queue.is_empty() && !self.delivery.is_holding();
-        let has_caught_up = nothing_waits && 2 * (self.sent - self.taken) <= self.terms.window;
+        let has_caught_up = nothing_waits && 2 * (self.sent - self.acknowledged) <= self.terms.window;
         if has_caught_up && !self.has_joined && !way.out.is_jammed() {
             self.has_joined = true;
             self.notices.extend(self.delivery.end_of_episode());
@@ -387,7 +391,7 @@ impl Link {
         self.sent - self.marked >= (self.terms.window / MARKS).max(1)
     }
 
-    /// Sends a mark, which asks the peer what it has taken.
+    /// Sends a mark, which asks the peer to acknowledge what was sent before.
     pub(super) fn mark(&mut self, way: &mut Way<'_>) {
         (self.marked, self.marked_at) = (self.sent, Instant::now());
         way.line.send(Content::Mark(self.sent), way.out);
@@ -396,7 +400,7 @@ impl Link {
     /// Does what is due at `now`. Returns whether something will become due as time passes.
     pub(super) fn keep_time(&mut self, way: &mut Way<'_>, now: Instant, crowd: u32, is_closing: bool) -> bool {
         self.feed(way);
-        if self.is_taken() {
+        if self.is_acknowledged() {
             return false;
         }
         if std::mem::replace(&mut self.seen, self.sent) != self.sent {
@@ -414,10 +418,10 @@ impl Link {
         !self.notices.is_empty()
     }
 
-    /// Notes that the peer has taken this many bytes, and sends what has room now.
-    pub(super) fn taken(&mut self, way: &mut Way<'_>, bytes: u64) {
-        if (self.taken..=self.sent).contains(&bytes) {
-            self.taken = bytes;
+    /// Notes that the peer has acknowledged this many bytes, and sends what has room now.
+    pub(super) fn acknowledged(&mut self, way: &mut Way<'_>, bytes: u64) {
+        if (self.acknowledged..=self.sent).contains(&bytes) {
+            self.acknowledged = bytes;
             self.feed(way);
         }
     }
@@ -433,13 +437,13 @@ impl Link {
         if !leaving.is_empty() {
             self.leave(way);
         }
-        for (Held { channel, start, frame }, _, missing) in leaving {
+        for (HeldFrame { channel, start, frame }, _, missing) in leaving {
             if let Some(missing) = missing {
                 self.queue.control(None, &position(channel, missing));
             }
             self.queue.push(Item::Message { to: None, channel, start, frame: frame.to_vec() });
         }
-        for (channel, missing) in self.delivery.take_untold() {
+        for (channel, missing) in self.delivery.take_unreported() {
             self.tell(way, &position(channel, missing));
         }
         self.is_silent = false;
@@ -471,11 +475,11 @@ impl Link {
         if self.remote.len() >= limit && !self.remote.contains_key(&channel) {
             return Err(FrameError::TooManyChannels { limit });
         }
-        let key = keys.of(&announcement.topic).filter(|_| keys.are_open(announcement));
+        let key = keys.of(&announcement.topic).filter(|_| keys.uses_topic_key(announcement));
         let header = if keys.is_ros() { ros::header(announcement) } else { None };
         let (writer, topic) = (announcement.writer, &announcement.topic);
         let replies = rpc::service_of(topic).filter(|(_, role)| *role == Role::Reply).map(|_| topic.clone());
-        self.remote.insert(channel, Remote { writer, key, header, replies, is_accepted: false, is_open: false });
+        self.remote.insert(channel, Remote { writer, key, header, replies, is_accepted: false, is_positioned: false });
         Ok(())
     }
 
@@ -489,9 +493,9 @@ impl Link {
         self.queue.is_empty()
     }
 
-    /// Whether the peer has taken everything.
-    pub(super) fn is_taken(&self) -> bool {
-        self.queue.is_empty() && self.taken == self.sent
+    /// Whether the peer has acknowledged everything.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.queue.is_empty() && self.acknowledged == self.sent
     }
 
     pub(super) fn stats(&self) -> LinkStats {

@@ -89,7 +89,7 @@ impl Shared {
         if !self.listens(&key) || !self.lock().publishers.resume(&topic) {
             return;
         }
-        let question = KeptQuestion { shared: self.this.clone(), topic, came: Mutex::default() };
+        let question = KeptQuestion { shared: self.this.clone(), topic, arrived: Mutex::default() };
         self.query_caches(&key::caches(&key), move |reply| question.replied(&reply));
     }
 
@@ -133,7 +133,7 @@ struct KeptQuestion {
     shared: Weak<Shared>,
     topic: Topic,
     /// The samples that have arrived, and their size in bytes.
-    came: Mutex<(Vec<Kept>, usize)>,
+    arrived: Mutex<(Vec<Kept>, usize)>,
 }
 
 impl KeptQuestion {
@@ -142,12 +142,12 @@ impl KeptQuestion {
         let attached = sample.attachment().and_then(|bytes| ros::parse_attachment(&bytes.to_bytes()));
         let of = shared.keys.ros_topic(sample.key_expr().as_str()).filter(|_| sample.kind() == SampleKind::Put);
         let Some((gid, at)) = attached.filter(|_| of.as_ref() == Some(&self.topic)) else { return };
-        let (mut came, payload) = (self.came.lock(), sample.payload().clone());
-        let bytes = came.1 + payload.len() + size_of::<Kept>();
+        let (mut arrived, payload) = (self.arrived.lock(), sample.payload().clone());
+        let bytes = arrived.1 + payload.len() + size_of::<Kept>();
         match bytes <= shared.local.options.queue_bytes {
             true => {
-                came.1 = bytes;
-                came.0.push(Kept { gid, at, payload });
+                arrived.1 = bytes;
+                arrived.0.push(Kept { gid, at, payload });
             }
             false => log::debug!("'{}': more was published before than there is room for", self.topic.name),
         }
@@ -157,9 +157,9 @@ impl KeptQuestion {
 impl Drop for KeptQuestion {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
-        let kept = std::mem::take(&mut self.came.lock().0);
+        let kept = std::mem::take(&mut self.arrived.lock().0);
         let mut state = shared.lock();
-        state.of_ros(|publishers, hearing| publishers.kept(&self.topic, kept, hearing));
+        state.of_ros(|publishers, context| publishers.kept(&self.topic, kept, context));
         shared.wake(state);
     }
 }

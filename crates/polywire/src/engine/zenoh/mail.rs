@@ -14,7 +14,7 @@ const MAGIC: &[u8; 5] = b"PLYW\x01";
 const HELLO: u8 = 0;
 const FRAME: u8 = 1;
 const MARK: u8 = 2;
-const TAKEN: u8 = 3;
+const ACK: u8 = 3;
 const JOIN: u8 = 4;
 const LEAVE: u8 = 5;
 /// Bytes in front of each content: its kind and its length.
@@ -48,12 +48,12 @@ pub(super) enum Content<'a> {
     Hello { asks: bool },
     /// A frame as it stands in a datagram (`spec/frame.md`).
     Frame(&'a [u8]),
-    /// The sender has sent this many bytes over this link, and asks for [`Content::Taken`] when the
-    /// receiver has taken them.
+    /// The sender has sent this many bytes over this link, and asks for [`Content::Ack`] when the
+    /// receiver has handed them over.
     Mark(u64),
-    /// The sender has taken everything that arrived before this mark.
-    Taken(u64),
-    /// From here on the receiver takes messages from the keys of their topics.
+    /// The sender has handed over everything that arrived before this mark.
+    Ack(u64),
+    /// From here on the receiver reads messages from the keys of their topics.
     Join,
     /// From here on the receiver gets messages by mail.
     Leave,
@@ -72,9 +72,9 @@ impl Content<'_> {
             Content::Hello { asks: true } => (HELLO, &[1]),
             Content::Hello { asks: false } => (HELLO, &[0]),
             Content::Frame(frame) => (FRAME, frame),
-            Content::Mark(sent) | Content::Taken(sent) => {
+            Content::Mark(sent) | Content::Ack(sent) => {
                 number = sent.to_le_bytes();
-                (if matches!(self, Content::Mark(_)) { MARK } else { TAKEN }, &number)
+                (if matches!(self, Content::Mark(_)) { MARK } else { ACK }, &number)
             }
             Content::Join => (JOIN, &[]),
             Content::Leave => (LEAVE, &[]),
@@ -133,7 +133,7 @@ fn split(bytes: &[u8]) -> Option<(Content<'_>, &[u8])> {
         (HELLO, [asks @ (0 | 1)]) => Content::Hello { asks: *asks == 1 },
         (FRAME, frame) => Content::Frame(frame),
         (MARK, body) => Content::Mark(only(body)?),
-        (TAKEN, body) => Content::Taken(only(body)?),
+        (ACK, body) => Content::Ack(only(body)?),
         (JOIN, []) => Content::Join,
         (LEAVE, []) => Content::Leave,
         _ => return None,
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn mails_come_back() {
         let contents =
-            [Content::Frame(b"frame"), Content::Mark(7), Content::Taken(u64::MAX), Content::Join, Content::Leave];
+            [Content::Frame(b"frame"), Content::Mark(7), Content::Ack(u64::MAX), Content::Join, Content::Leave];
         let hello = [Content::Hello { asks: true }];
         let mails = [(3, &contents[..]), (3, &contents[..1]), (3, &contents[3..4]), (0, &hello[..])];
         for (number, contents) in mails {

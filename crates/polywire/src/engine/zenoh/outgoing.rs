@@ -39,7 +39,7 @@ const WHILE: Duration = Duration::from_secs(1);
 /// Something to put into the session.
 pub(super) enum Put {
     /// A message, for everybody who listens to its topic.
-    Open { outlet: Arc<Outlet>, instance: Option<Id128>, attachment: Vec<u8>, payload: Vec<u8> },
+    Sample { outlet: Arc<Outlet>, instance: Option<Id128>, attachment: Vec<u8>, payload: Vec<u8> },
     /// An instance has ended. The topic's history discards its samples.
     End { outlet: Arc<Outlet>, instance: Option<Id128> },
     /// A mail for one node. More contents may be appended if `is_row`.
@@ -106,7 +106,7 @@ impl Put {
 
     fn size(&self) -> usize {
         match self {
-            Put::Open { attachment, payload, .. } | Put::Call { attachment, payload, .. } => {
+            Put::Sample { attachment, payload, .. } | Put::Call { attachment, payload, .. } => {
                 attachment.len() + payload.len()
             }
             Put::Mail { bytes, .. } => bytes.len(),
@@ -234,13 +234,13 @@ pub(super) struct Line {
     got: u64,
 }
 
-/// The position of a mail that has arrived among the mails of its link.
+/// How the number of a mail that has arrived fits the mails of its link before it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum SequenceCheck {
     /// The mail is the next one.
     Next,
     /// The mail has arrived before.
-    Again,
+    Duplicate,
     /// Earlier mails of the peer have not arrived.
     Gap,
 }
@@ -273,14 +273,14 @@ impl Line {
     }
 
     /// Counts a mail of the link that has arrived.
-    pub(super) fn count(&mut self, number: u64) -> Came {
+    pub(super) fn count(&mut self, number: u64) -> SequenceCheck {
         match number.checked_sub(self.got) {
             Some(1) => {
                 self.got = number;
-                Came::Next
+                SequenceCheck::Next
             }
-            None | Some(0) => Came::Again,
-            Some(_) => Came::Gap,
+            None | Some(0) => SequenceCheck::Duplicate,
+            Some(_) => SequenceCheck::Gap,
         }
     }
 }
@@ -334,9 +334,15 @@ mod tests {
         let mut line = line();
         assert_eq!(
             [1, 1, 2, 4, 3].map(|number| line.count(number)),
-            [Came::Next, Came::Again, Came::Next, Came::Gap, Came::Next]
+            [
+                SequenceCheck::Next,
+                SequenceCheck::Duplicate,
+                SequenceCheck::Next,
+                SequenceCheck::Gap,
+                SequenceCheck::Next
+            ]
         );
         line.renew(8);
-        assert_eq!(line.count(1), Came::Next);
+        assert_eq!(line.count(1), SequenceCheck::Next);
     }
 }

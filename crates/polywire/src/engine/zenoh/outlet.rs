@@ -19,7 +19,7 @@ use zenoh::{
 use super::{
     super::{
         Loan,
-        foreign::openness::{is_best_effort, is_durable},
+        foreign::visibility::{is_best_effort, is_durable},
     },
     attachment,
     history::{History, Times},

@@ -70,7 +70,7 @@ pub(super) struct Shared {
     /// Notified when there is work for the sending thread.
     due: Condvar,
     /// Notified when something has arrived for the delivering thread.
-    pub(super) came: Condvar,
+    pub(super) arrived: Condvar,
     interest: Mutex<Interest<Listener>>,
     /// The keys of `interest` that may overlap, as a copy for Zenoh's threads.
     wild: Mutex<Arc<[OwnedKeyExpr]>>,
@@ -126,7 +126,7 @@ impl ZenohPort {
             state: Mutex::new(State::new(me, keys, terms, options.peers)),
             room: Condvar::new(),
             due: Condvar::new(),
-            came: Condvar::new(),
+            arrived: Condvar::new(),
             interest: Mutex::default(),
             wild: Mutex::default(),
             caches: Arc::new(Mutex::new(Caches::new(options.queue_bytes, options.limits.channels))),
@@ -262,7 +262,7 @@ impl Port for ZenohPort {
         }
         // The node accepts histories before it subscribes. Their queries have waited for this call.
         let mut state = self.0.lock();
-        state.of_ros(|publishers, hearing| publishers.listened(hearing));
+        state.of_ros(|publishers, context| publishers.listened(context));
         self.0.pump(state);
         self.0.open_clients(topic);
     }
@@ -359,13 +359,13 @@ impl Shared {
     fn place(&self, channel: ChannelId, announced: &Announcement) -> Result<Option<Place>, String> {
         let schema = self.sink.document(announced.schema);
         let known = schema.as_deref().and_then(|bytes| Schema::from_bytes(bytes, &SchemaLimits::default()).ok());
-        let kept = late::kept(announced, known.as_ref());
+        let kept = late::history_depth(announced, known.as_ref());
         let Some(graph) = &self.graph else {
-            let key = self.keys.of(&announced.topic).filter(|_| self.keys.are_open(announced));
+            let key = self.keys.of(&announced.topic).filter(|_| self.keys.uses_topic_key(announced));
             let encoding = Encoding::from(encoding::of(announced));
             return Ok(key.map(|key| Place { key, encoding, kept: kept as usize, ros: None }));
         };
-        if !self.keys.are_open(announced) {
+        if !self.keys.uses_topic_key(announced) {
             return Ok(None);
         }
         let topic = ros::Topic::of(announced, known.as_ref()).map_err(|unfit| unfit.to_string())?;
@@ -451,11 +451,12 @@ impl Shared {
         if service.is_some_and(|end| state.speak(&end, writer, envelope, loan.payload())) {
             sent += Sent { peers: 1, subscribers: 1, ..Sent::default() };
         }
-        if let Some(outlet) = outlet.filter(|outlet| message.is_taken || (outlet.is_heard() && !state.out.is_jammed()))
+        if let Some(outlet) =
+            outlet.filter(|outlet| message.is_read_by_peer || (outlet.is_heard() && !state.out.is_jammed()))
         {
-            sent.others = usize::from(!message.is_taken && outlet.is_heard_now());
+            sent.others = usize::from(!message.is_read_by_peer && outlet.is_heard_now());
             let (attachment, payload) = outlet.sample(writer, envelope, loan);
-            state.out.push(Put::Open { outlet, instance: envelope.key_hash, attachment, payload });
+            state.out.push(Put::Sample { outlet, instance: envelope.key_hash, attachment, payload });
             if is_mark_due {
                 state.each_link(|link, way| link.mark_if_due(way));
             }
@@ -538,7 +539,7 @@ impl Shared {
     /// Puts one item. Called without a lock, because the session may wait for the network.
     fn put(&self, put: Put, is_last: bool) {
         let result = match put {
-            Put::Open { outlet, instance, attachment, payload } => outlet.put(instance, attachment, payload),
+            Put::Sample { outlet, instance, attachment, payload } => outlet.put(instance, attachment, payload),
             Put::End { outlet, instance } => return outlet.forget(instance),
             Put::Mail { to, bytes, .. } => to.put(&self.session, bytes, is_last),
             Put::Forget { .. } => return,
@@ -584,8 +585,8 @@ impl Shared {
         let mut state = self.lock();
         while !state.is_closed {
             let is_busy = state.keep_time(Instant::now());
-            if !state.inbox.is_empty() && state.handing.is_none() && std::mem::take(&mut state.hands_rest) {
-                self.came.notify_one();
+            if !state.inbox.is_empty() && state.handing.is_none() && std::mem::take(&mut state.delivery_idle) {
+                self.arrived.notify_one();
             }
             if !state.out.is_empty() || state.waiting > 0 {
                 self.pump(state);
@@ -598,18 +599,18 @@ impl Shared {
             }
             let wait = if is_busy { TICK * state.crowd().min(20) } else { 20 * TICK };
             if !state.is_due() && !state.is_closed {
-                state.sender_rests = true;
+                state.sender_idle = true;
                 self.due.wait_for(&mut state, wait);
-                state.sender_rests = false;
+                state.sender_idle = false;
             }
         }
     }
 
     /// Releases the lock, and wakes those threads for which there is work.
     pub(super) fn wake(&self, mut state: MutexGuard<'_, State>) {
-        let wakes_sender = state.is_due() && std::mem::take(&mut state.sender_rests);
+        let wakes_sender = state.is_due() && std::mem::take(&mut state.sender_idle);
         let has_come = !state.inbox.is_empty() && state.handing.is_none();
-        let wakes_hands = has_come && std::mem::take(&mut state.hands_rest);
+        let wakes_delivery = has_come && std::mem::take(&mut state.delivery_idle);
         let wakes_waiting = state.waiting > 0;
         drop(state);
         if wakes_sender {
@@ -618,8 +619,8 @@ impl Shared {
         if wakes_waiting {
             self.room.notify_all();
         }
-        if wakes_hands {
-            self.came.notify_one();
+        if wakes_delivery {
+            self.arrived.notify_one();
         }
     }
 
@@ -646,7 +647,7 @@ impl Shared {
         let deadline = Instant::now() + self.local.options.linger;
         self.lock().is_closing = true;
         self.due.notify_all();
-        self.wait_until(deadline, State::is_taken);
+        self.wait_until(deadline, State::is_acknowledged);
         self.say_goodbye(deadline.max(Instant::now() + TICK));
         let declared = {
             let mut state = self.lock();
@@ -661,7 +662,7 @@ impl Shared {
         };
         // Dropped without the lock, because the session calls back.
         drop(declared);
-        [&self.due, &self.room, &self.came].iter().for_each(|all| {
+        [&self.due, &self.room, &self.arrived].iter().for_each(|all| {
             all.notify_all();
         });
         let threads = std::mem::take(&mut *self.threads.lock());

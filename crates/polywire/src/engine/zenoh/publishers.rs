@@ -44,13 +44,13 @@ pub(super) struct Publishers {
     ending: BTreeMap<ChannelId, (Id128, Publisher)>,
     /// The GIDs of publishers, by the channels of their histories.
     histories: BTreeMap<ChannelId, Id128>,
-    /// The topics whose caches are queried.
-    asked: HashMap<Topic, Asked>,
+    /// The queries of caches, by topic.
+    queries: HashMap<Topic, CacheQuery>,
 }
 
-/// The publishers for which the caches of a topic are queried.
+/// A query of the caches of a topic: the publishers for which they are queried.
 #[derive(Default)]
-struct Asked {
+struct CacheQuery {
     now: BTreeSet<Id128>,
     /// Publishers for the next query, which begins when this one has ended. The answers to this one
     /// may lack what was published since it began.
@@ -99,9 +99,9 @@ impl Publisher {
     /// Returns what the publisher announces, or what the channel of its history announces. The
     /// schema is not known.
     fn announcement(&self, gid: Id128, history: Option<Id128>) -> Announcement {
-        let said = self.topic.said();
-        let offer = policies::offer(&self.qos, said.ros_type, history.map(|_| gid));
-        Announcement { writer: history.unwrap_or(gid), offer, ..said.announcement(&self.topic.name) }
+        let encoding = self.topic.sample_encoding();
+        let offer = policies::offer(&self.qos, encoding.ros_type, history.map(|_| gid));
+        Announcement { writer: history.unwrap_or(gid), offer, ..encoding.announcement(&self.topic.name) }
     }
 }
 
@@ -136,7 +136,7 @@ impl Publishers {
         let topic = self.topic(channel)?;
         let known = self.by_gid.iter().find(|(_, publisher)| publisher.channel == channel);
         let publisher = known.or_else(|| self.ending.get(&channel).map(|(gid, publisher)| (gid, publisher)));
-        let unnamed = || topic.said().announcement(&topic.name);
+        let unnamed = || topic.sample_encoding().announcement(&topic.name);
         Some(publisher.map_or_else(unnamed, |(gid, publisher)| publisher.announcement(*gid, None)))
     }
 
@@ -159,60 +159,60 @@ impl Publishers {
 
     /// Handles the node's answer to a channel. If the node accepts a history, the publisher's cache
     /// is queried.
-    pub(super) fn answered(&mut self, channel: ChannelId, accepts: bool, hearing: Hearing<'_>) {
+    pub(super) fn answered(&mut self, channel: ChannelId, accepts: bool, context: NotifyContext<'_>) {
         if let Some(channel) = self.channels.get_mut(&channel) {
             channel.is_accepted = accepts;
         }
         let gid = self.histories.get(&channel).filter(|_| accepts);
         let Some((gid, publisher)) = gid.and_then(|gid| Some((*gid, self.by_gid.get(gid)?))) else { return };
-        let asked = self.asked.entry(publisher.topic.clone()).or_default();
-        if !asked.now.is_empty() {
-            asked.next.insert(gid);
+        let query = self.queries.entry(publisher.topic.clone()).or_default();
+        if !query.now.is_empty() {
+            query.next.insert(gid);
             return;
         }
-        asked.now.insert(gid);
-        hearing.out.push(Put::AskKept { topic: Box::new(publisher.topic.clone()) });
+        query.now.insert(gid);
+        context.out.push(Put::AskKept { topic: Box::new(publisher.topic.clone()) });
     }
 
     /// Notes that the query for a topic waits until the node listens.
     pub(super) fn postpone(&mut self, topic: &Topic) {
-        if let Some(asked) = self.asked.get_mut(topic) {
-            asked.is_postponed = true;
+        if let Some(query) = self.queries.get_mut(topic) {
+            query.is_postponed = true;
         }
     }
 
     /// Notes that the query for a topic no longer waits. Returns false if it did not wait.
     pub(super) fn resume(&mut self, topic: &Topic) -> bool {
-        self.asked.get_mut(topic).is_some_and(|asked| std::mem::take(&mut asked.is_postponed))
+        self.queries.get_mut(topic).is_some_and(|query| std::mem::take(&mut query.is_postponed))
     }
 
     /// Sends the queries that have waited, because the node has begun to listen to topics.
-    pub(super) fn listened(&mut self, hearing: Hearing<'_>) {
-        for (topic, asked) in &mut self.asked {
-            if std::mem::take(&mut asked.is_postponed) {
-                hearing.out.push(Put::AskKept { topic: Box::new(topic.clone()) });
+    pub(super) fn listened(&mut self, context: NotifyContext<'_>) {
+        for (topic, query) in &mut self.queries {
+            if std::mem::take(&mut query.is_postponed) {
+                context.out.push(Put::AskKept { topic: Box::new(topic.clone()) });
             }
         }
     }
 
     /// Handles the answers of a topic's caches: replays the histories for which they were queried.
-    pub(super) fn kept(&mut self, topic: &Topic, mut samples: Vec<Kept>, mut hearing: Hearing<'_>) {
+    pub(super) fn kept(&mut self, topic: &Topic, mut samples: Vec<Kept>, mut context: NotifyContext<'_>) {
         // Publishers that have sent nothing since this node started become known by what they keep.
-        samples.retain(|sample| self.channel_of(sample.gid, topic, sample.at, &mut hearing).is_some());
+        samples.retain(|sample| self.channel_of(sample.gid, topic, sample.at, &mut context).is_some());
         samples.sort_by_key(|sample| (sample.gid, sample.at.sequence));
         samples.dedup_by_key(|sample| (sample.gid, sample.at.sequence));
-        let Some(Asked { now, next, .. }) = self.asked.remove(topic) else { return };
+        let Some(CacheQuery { now, next, .. }) = self.queries.remove(topic) else { return };
         for gid in now {
             let Some(publisher) = self.by_gid.get_mut(&gid) else { continue };
             let begin = samples.partition_point(|sample| sample.gid < gid);
             let end = samples.partition_point(|sample| sample.gid <= gid);
             if let (link, Some(history)) = (publisher.link, &mut publisher.history) {
-                history.replay(link, &samples[begin..end], hearing.inbox);
+                history.replay(link, &samples[begin..end], context.inbox);
             }
         }
         if !next.is_empty() {
-            self.asked.insert(topic.clone(), Asked { now: next, ..Asked::default() });
-            hearing.out.push(Put::AskKept { topic: Box::new(topic.clone()) });
+            self.queries.insert(topic.clone(), CacheQuery { now: next, ..CacheQuery::default() });
+            context.out.push(Put::AskKept { topic: Box::new(topic.clone()) });
         }
     }
 
@@ -222,20 +222,20 @@ impl Publishers {
         topic: &Topic,
         attached: Option<(Id128, Start)>,
         payload: &ZBytes,
-        mut hearing: Hearing<'_>,
+        mut context: NotifyContext<'_>,
     ) {
         if let Some((gid, at)) = attached
-            && let Some(channel) = self.channel_of(gid, topic, at, &mut hearing)
+            && let Some(channel) = self.channel_of(gid, topic, at, &mut context)
         {
-            let Hearing { foreign, inbox, .. } = hearing;
+            let NotifyContext { foreign, inbox, .. } = context;
             return foreign.take_at(channel, counted(at), payload.len(), |link, news| {
                 inbox.push(link, arrival_of(news, payload));
             });
         }
         let (name, timestamp_ns) =
             (topic.name.clone(), attached.map_or_else(clock::wall_ns, |(_, at)| at.timestamp_ns));
-        let Hearing { foreign, inbox, .. } = hearing;
-        foreign.take(name, topic.said(), timestamp_ns, payload.len(), |link, news| {
+        let NotifyContext { foreign, inbox, .. } = context;
+        foreign.take(name, topic.sample_encoding(), timestamp_ns, payload.len(), |link, news| {
             if let News::Announced(channel, ..) = &news {
                 self.channels.insert(*channel, Channel { topic: topic.clone(), is_accepted: false });
             }
@@ -245,7 +245,13 @@ impl Publishers {
 
     /// Returns the channel of the publisher with this GID, and opens it if the publisher is new.
     /// `None` if the publisher is not distinguished from others.
-    fn channel_of(&mut self, gid: Id128, topic: &Topic, at: Start, hearing: &mut Hearing<'_>) -> Option<ChannelId> {
+    fn channel_of(
+        &mut self,
+        gid: Id128,
+        topic: &Topic,
+        at: Start,
+        context: &mut NotifyContext<'_>,
+    ) -> Option<ChannelId> {
         // ROS 2 has signed sequence numbers.
         if gid.is_zero() || i64::try_from(at.sequence).is_err() {
             return None;
@@ -264,11 +270,11 @@ impl Publishers {
         let qos = silent.map(|other| other.qos.clone()).reduce(|a, b| policies::weaker(&a, &b));
         let qos = qos.unwrap_or_else(|| policies::read(""));
         let publisher = Publisher { has_sent: true, ..Publisher::new(topic, qos) };
-        self.open(gid, publisher, hearing)
+        self.open(gid, publisher, context)
     }
 
     /// Adds the publisher with this GID, whose token has appeared, or updates it.
-    pub(super) fn came(&mut self, gid: Id128, end: &TheirEnd, mut hearing: Hearing<'_>) {
+    pub(super) fn token_added(&mut self, gid: Id128, end: &TheirEnd, mut context: NotifyContext<'_>) {
         let TheirEnd { topic, qos, node, .. } = end;
         match self.by_gid.get_mut(&gid) {
             Some(known) if known.topic == *topic && known.qos == *qos => {
@@ -276,26 +282,26 @@ impl Publishers {
                 known.node = Some(node.clone());
                 return;
             }
-            Some(_) => self.close(gid, &mut hearing),
+            Some(_) => self.close(gid, &mut context),
             None => {}
         }
         let publisher = Publisher { node: Some(node.clone()), ..Publisher::new(topic, qos.clone()) };
-        self.open(gid, publisher, &mut hearing);
+        self.open(gid, publisher, &mut context);
     }
 
     /// Removes the publisher with this GID, if there is one.
-    pub(super) fn gone(&mut self, gid: Id128, mut hearing: Hearing<'_>) {
-        self.close(gid, &mut hearing);
+    pub(super) fn remove(&mut self, gid: Id128, mut context: NotifyContext<'_>) {
+        self.close(gid, &mut context);
     }
 
-    fn open(&mut self, gid: Id128, publisher: Publisher, hearing: &mut Hearing<'_>) -> Option<ChannelId> {
+    fn open(&mut self, gid: Id128, publisher: Publisher, context: &mut NotifyContext<'_>) -> Option<ChannelId> {
         let is_durable = publisher.qos.durability == Durability::TransientLocal;
-        let (link, channel) = hearing.open(publisher.announcement(gid, None))?;
+        let (link, channel) = context.open(publisher.announcement(gid, None))?;
         let mut history = None;
         if is_durable {
             let id = Id128::of_document(format!("the history of {gid}").as_bytes());
-            let Some((_, opened)) = hearing.open(publisher.announcement(gid, Some(id))) else {
-                hearing.close(link, channel);
+            let Some((_, opened)) = context.open(publisher.announcement(gid, Some(id))) else {
+                context.close(link, channel);
                 return None;
             };
             self.histories.insert(opened, gid);
@@ -307,20 +313,20 @@ impl Publishers {
         Some(channel)
     }
 
-    fn close(&mut self, gid: Id128, hearing: &mut Hearing<'_>) {
-        let Some(mut gone) = self.by_gid.remove(&gid) else { return };
-        let (link, channel) = (gone.link, gone.channel);
-        self.unnamed -= usize::from(gone.node.is_none());
-        if let Some(history) = gone.history.take() {
+    fn close(&mut self, gid: Id128, context: &mut NotifyContext<'_>) {
+        let Some(mut removed) = self.by_gid.remove(&gid) else { return };
+        let (link, channel) = (removed.link, removed.channel);
+        self.unnamed -= usize::from(removed.node.is_none());
+        if let Some(history) = removed.history.take() {
             self.histories.remove(&history.channel);
-            hearing.close(link, history.channel);
+            context.close(link, history.channel);
         }
-        hearing.inbox.push(link, Arrival::Retired(channel, None));
-        if hearing.inbox.holds(link, channel) {
-            self.ending.insert(channel, (gid, gone));
+        context.inbox.push(link, Arrival::Retired(channel, None));
+        if context.inbox.holds(link, channel) {
+            self.ending.insert(channel, (gid, removed));
         } else {
             self.channels.remove(&channel);
-            hearing.foreign.close(channel);
+            context.foreign.close(channel);
         }
     }
 
@@ -356,15 +362,15 @@ fn counted(at: Start) -> Start {
 }
 
 /// The parts of the state through which the node is informed of publishers.
-pub(super) struct Hearing<'a> {
+pub(super) struct NotifyContext<'a> {
     pub(super) foreign: &'a mut Writers,
     pub(super) inbox: &'a mut Inbox,
     pub(super) out: &'a mut Outgoing,
 }
 
-impl Hearing<'_> {
+impl NotifyContext<'_> {
     fn open(&mut self, announcement: Announcement) -> Option<(LinkId, ChannelId)> {
-        let Hearing { foreign, inbox, .. } = self;
+        let NotifyContext { foreign, inbox, .. } = self;
         foreign.open(announcement, |link, news| inbox.push(link, arrival_of(news, &ZBytes::new())))
     }
 
@@ -395,20 +401,20 @@ mod tests {
     }
 
     impl Node {
-        fn with<T>(&mut self, with: impl FnOnce(&mut Publishers, Hearing<'_>) -> T) -> T {
+        fn with<T>(&mut self, with: impl FnOnce(&mut Publishers, NotifyContext<'_>) -> T) -> T {
             let Node { publishers, foreign, inbox, out } = self;
-            with(publishers, Hearing { foreign, inbox, out })
+            with(publishers, NotifyContext { foreign, inbox, out })
         }
 
         /// Adds a publisher with a token. Returns the channel of its history, or else its own.
-        fn came(&mut self, gid: u8, qos: &str) -> ChannelId {
-            self.with(|publishers, hearing| publishers.came(id(gid), &end(qos), hearing));
+        fn token_added(&mut self, gid: u8, qos: &str) -> ChannelId {
+            self.with(|publishers, context| publishers.token_added(id(gid), &end(qos), context));
             let publisher = &self.publishers.by_gid[&id(gid)];
             publisher.history.as_ref().map_or(publisher.channel, |history| history.channel)
         }
 
         fn answered(&mut self, channel: ChannelId, accepts: bool) {
-            self.with(|publishers, hearing| publishers.answered(channel, accepts, hearing));
+            self.with(|publishers, context| publishers.answered(channel, accepts, context));
         }
 
         /// The caches answer with samples of these GIDs and numbers.
@@ -417,7 +423,7 @@ mod tests {
             let sample =
                 |(gid, sequence): &(u8, u64)| Kept { gid: id(*gid), at: at(*sequence), payload: payload.clone() };
             let samples = samples.iter().map(sample).collect();
-            self.with(|publishers, hearing| publishers.kept(&topic(), samples, hearing));
+            self.with(|publishers, context| publishers.kept(&topic(), samples, context));
         }
 
         /// Empties the inbox, and describes in words what was in it.
@@ -468,7 +474,7 @@ mod tests {
     #[test]
     fn a_history_is_what_the_cache_has_when_the_node_accepts_it() {
         let mut node = node(100);
-        let [one, two] = [1, 2].map(|gid| node.came(gid, LATCHED));
+        let [one, two] = [1, 2].map(|gid| node.token_added(gid, LATCHED));
         let opened = ["up", "1 is a writer", "2 is a history", "3 is a writer", "4 is a history"];
         assert_eq!((node.told(), node.queries()), (opened.map(String::from).into(), 0));
         node.answered(one, true);
@@ -481,13 +487,13 @@ mod tests {
         assert_eq!(node.queries(), 1, "for the other one");
         node.answered(one, false);
         // A publisher whose GID is not that of its token becomes known by what it keeps.
-        node.came(7, LATCHED);
+        node.token_added(7, LATCHED);
         node.told();
         node.kept(&[(2, 5), (3, 1)]);
         assert_eq!(node.told(), ["7 is a writer", "8 is a history", "4 begins 1", "4 has 6", "4 ends"]);
         node.kept(&[(1, 9)]);
         assert_eq!((node.told(), node.queries()), (vec![], 0), "nobody has asked");
-        node.with(|publishers, hearing| publishers.gone(id(1), hearing));
+        node.with(|publishers, context| publishers.remove(id(1), context));
         assert_eq!(node.told(), ["2 is gone", "1 is gone"]);
         node.answered(one, true);
         assert_eq!(node.queries(), 0, "it is gone");
@@ -496,49 +502,49 @@ mod tests {
     #[test]
     fn a_query_waits_until_the_node_listens() {
         let mut node = node(100);
-        let history = node.came(1, LATCHED);
+        let history = node.token_added(1, LATCHED);
         node.answered(history, true);
         node.publishers.postpone(&topic());
         assert_eq!(node.queries(), 1);
-        node.with(|publishers, hearing| publishers.listened(hearing));
+        node.with(|publishers, context| publishers.listened(context));
         assert_eq!((node.queries(), node.publishers.resume(&topic())), (1, false));
         node.publishers.postpone(&topic());
         assert!(node.publishers.resume(&topic()));
-        node.with(|publishers, hearing| publishers.listened(hearing));
+        node.with(|publishers, context| publishers.listened(context));
         assert_eq!(node.queries(), 0, "it is under way");
     }
 
     #[test]
     fn a_publisher_without_room_for_its_history_is_none() {
         let mut node = node(3);
-        node.came(1, LATCHED);
-        node.with(|publishers, hearing| publishers.came(id(2), &end(LATCHED), hearing));
+        node.token_added(1, LATCHED);
+        node.with(|publishers, context| publishers.token_added(id(2), &end(LATCHED), context));
         assert!(!node.publishers.by_gid.contains_key(&id(2)));
-        node.came(3, "");
+        node.token_added(3, "");
     }
 
     #[test]
     fn what_is_held_of_a_publisher_that_is_gone_keeps_its_channel() {
         let mut node = node(1);
-        let channel = node.came(1, "");
+        let channel = node.token_added(1, "");
         let link = node.publishers.by_gid[&id(1)].link;
         node.told();
         node.inbox.hold(link, channel);
-        node.with(|publishers, hearing| {
-            publishers.message(&topic(), Some((id(1), at(4))), &ZBytes::new(), hearing);
+        node.with(|publishers, context| {
+            publishers.message(&topic(), Some((id(1), at(4))), &ZBytes::new(), context);
         });
-        node.with(|publishers, hearing| publishers.gone(id(1), hearing));
+        node.with(|publishers, context| publishers.remove(id(1), context));
         assert_eq!(node.told(), [""; 0]);
         let announced = node.publishers.announcement(channel).expect("it is known");
         assert_eq!((announced.writer, node.publishers.topic_of(channel)), (id(1), Some(&topic())));
-        node.with(|publishers, hearing| publishers.came(id(2), &end(""), hearing));
+        node.with(|publishers, context| publishers.token_added(id(2), &end(""), context));
         assert!(!node.publishers.by_gid.contains_key(&id(2)), "there is no room");
         node.told();
         node.inbox.settle(link, channel);
-        node.with(|publishers, hearing| publishers.settled(channel, hearing.foreign));
+        node.with(|publishers, context| publishers.settled(channel, context.foreign));
         assert_eq!(node.told(), ["1: 5", "1 is gone"]);
         assert!(node.publishers.announcement(channel).is_none());
-        node.came(3, "");
+        node.token_added(3, "");
     }
 
     proptest! {
@@ -549,9 +555,9 @@ mod tests {
             let mut node = node(12);
             for (kind, gid, sequence) in events {
                 match kind {
-                    0 => node.with(|p, h| p.came(id(gid), &end(if gid < 4 { LATCHED } else { "" }), h)),
-                    1 => node.with(|p, h| p.gone(id(gid), h)),
-                    2 => node.with(|p, h| p.message(&topic(), Some((id(gid), at(sequence))), &ZBytes::new(), h)),
+                    0 => node.with(|p, c| p.token_added(id(gid), &end(if gid < 4 { LATCHED } else { "" }), c)),
+                    1 => node.with(|p, c| p.remove(id(gid), c)),
+                    2 => node.with(|p, c| p.message(&topic(), Some((id(gid), at(sequence))), &ZBytes::new(), c)),
                     3 => node.answered(ChannelId(u32::from(gid)), sequence % 2 == 0),
                     _ => node.kept(&[(gid, sequence), (gid, sequence / 2)]),
                 }

@@ -25,13 +25,13 @@ use zenoh::{
 };
 
 use super::{
-    super::foreign::{Said, encoding},
+    super::foreign::{SampleEncoding, encoding},
     end::{Form, ServiceEnd},
     errors,
     outgoing::{Answering, ERROR, Put},
     port::Shared,
     ros::{self, End},
-    services::{Asked, Outcome},
+    services::{Outcome, PendingQuery},
     state::{Channel, State},
 };
 use crate::clock;
@@ -95,20 +95,24 @@ impl Shared {
     /// Handles a query to a server of this node. Called by Zenoh's threads.
     fn query_came(&self, requests: &str, is_ros: bool, query: Query) {
         let attached = query.attachment().and_then(|bytes| ros::parse_attachment(&bytes.to_bytes()));
-        let (said, named, timestamp_ns) = match (is_ros, attached) {
+        let (encoding, named, timestamp_ns) = match (is_ros, attached) {
             (false, _) => {
-                let said = encoding::read(&query.encoding().map(ToString::to_string).unwrap_or_default());
-                (Said { type_name: String::new(), ..said }, None, clock::wall_ns())
+                let encoding = encoding::read(&query.encoding().map(ToString::to_string).unwrap_or_default());
+                (SampleEncoding { type_name: String::new(), ..encoding }, None, clock::wall_ns())
             }
             (true, Some((writer, at))) => {
-                let said = Said { codec: ros::CODEC.into(), options: ros::WITH_HEADER.into(), ..Said::default() };
-                (said, Some(SampleIdentity { writer, sequence: at.sequence }), at.timestamp_ns)
+                let encoding = SampleEncoding {
+                    codec: ros::CODEC.into(),
+                    options: ros::WITH_HEADER.into(),
+                    ..SampleEncoding::default()
+                };
+                (encoding, Some(SampleIdentity { writer, sequence: at.sequence }), at.timestamp_ns)
             }
             (true, None) => return log::debug!("{}: a query without an attachment of ROS 2", query.key_expr()),
         };
         let mut state = self.lock();
         if !state.is_closing {
-            state.asked(requests, said, timestamp_ns, Asked { query, named });
+            state.asked(requests, encoding, timestamp_ns, PendingQuery { query, named });
         }
         self.wake(state);
     }
@@ -273,7 +277,7 @@ impl State {
     ) -> bool {
         let put = match &**end {
             ServiceEnd::Server { key, form, .. } => {
-                let Some((Asked { query, named }, error)) = self.replied(envelope) else { return false };
+                let Some((PendingQuery { query, named }, error)) = self.replied(envelope) else { return false };
                 let value = || Answering::Value {
                     key: key.clone(),
                     encoding: form.encoding(),

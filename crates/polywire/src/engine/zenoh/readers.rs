@@ -16,7 +16,7 @@ use polywire_core::{
 use super::ros::{TheirEnd, Topic, gid};
 
 /// The most subscribers that are known. Hostile applications could declare any number.
-const MOST: usize = 10_000;
+const MAX_READERS: usize = 10_000;
 
 /// The subscribers whose tokens are present.
 #[derive(Default)]
@@ -28,9 +28,9 @@ pub(super) struct Readers {
 
 impl Readers {
     /// Adds a subscriber whose token has appeared. Returns false if there are too many.
-    pub(super) fn came(&mut self, token: &str, reader: TheirEnd) -> bool {
+    pub(super) fn token_added(&mut self, token: &str, reader: TheirEnd) -> bool {
         let is_known = self.by_name.get(&reader.topic.name).is_some_and(|readers| readers.contains_key(token));
-        if !is_known && self.count >= MOST {
+        if !is_known && self.count >= MAX_READERS {
             return false;
         }
         self.count += usize::from(!is_known);
@@ -40,7 +40,7 @@ impl Readers {
 
     /// Removes a subscriber to a topic of this name whose token has disappeared. Returns false if
     /// the subscriber was not known.
-    pub(super) fn gone(&mut self, name: &str, token: &str) -> bool {
+    pub(super) fn token_removed(&mut self, name: &str, token: &str) -> bool {
         let Some(readers) = self.by_name.get_mut(name) else { return false };
         let was_known = readers.remove(token).is_some();
         if readers.is_empty() {
@@ -82,7 +82,7 @@ impl Readers {
             let mut data = SubscriberData {
                 id: gid(token),
                 topic: reader.topic.name.clone(),
-                type_name: reader.topic.said().type_name,
+                type_name: reader.topic.sample_encoding().type_name,
                 endpoint: endpoint.to_owned(),
                 qos: reader.qos.clone(),
                 ..SubscriberData::default()
@@ -135,25 +135,30 @@ mod tests {
         let mut readers = Readers::default();
         let written = topic("a", "m::msg::dds_::A_");
         assert_eq!(readers.answer(&written), Answer::Decline);
-        readers.came("1", reader(topic("b", "m::msg::dds_::A_")));
+        readers.token_added("1", reader(topic("b", "m::msg::dds_::A_")));
         assert_eq!(readers.answer(&written), Answer::Decline);
-        readers.came("2", reader(topic("a", "m::msg::dds_::B_")));
+        readers.token_added("2", reader(topic("a", "m::msg::dds_::B_")));
         let Answer::Refuse(reason) = readers.answer(&written) else { panic!("it has another type") };
         assert!(reason.contains("the writer's is m::msg::dds_::A_"), "{reason}");
-        readers.came("3", reader(written.clone()));
+        readers.token_added("3", reader(written.clone()));
         assert_eq!(readers.answer(&written), Answer::Partial(1, reason));
-        assert!(readers.gone("a", "2"));
+        assert!(readers.token_removed("a", "2"));
         assert_eq!(readers.answer(&written), Answer::Accept(1));
     }
 
     #[test]
     fn their_number_is_bounded() {
         let mut readers = Readers::default();
-        assert!((0..MOST).all(|number| readers.came(&number.to_string(), reader(topic("a", "m::msg::dds_::A_")))));
-        assert!(!readers.came("one more", reader(topic("a", "m::msg::dds_::A_"))));
-        assert!(readers.came("5", reader(topic("a", "m::msg::dds_::B_"))), "it is known");
-        assert!(readers.gone("a", "5") && !readers.gone("a", "5") && !readers.gone("b", "6"));
-        assert!(readers.came("one more", reader(topic("b", "m::msg::dds_::A_"))) && readers.know("b"));
-        assert!(readers.gone("b", "one more") && !readers.know("b") && readers.know("a"));
+        assert!(
+            (0..MAX_READERS)
+                .all(|number| readers.token_added(&number.to_string(), reader(topic("a", "m::msg::dds_::A_"))))
+        );
+        assert!(!readers.token_added("one more", reader(topic("a", "m::msg::dds_::A_"))));
+        assert!(readers.token_added("5", reader(topic("a", "m::msg::dds_::B_"))), "it is known");
+        assert!(
+            readers.token_removed("a", "5") && !readers.token_removed("a", "5") && !readers.token_removed("b", "6")
+        );
+        assert!(readers.token_added("one more", reader(topic("b", "m::msg::dds_::A_"))) && readers.know("b"));
+        assert!(readers.token_removed("b", "one more") && !readers.know("b") && readers.know("a"));
     }
 }

@@ -145,7 +145,7 @@ impl Shared {
         let mut state = self.lock();
         let is_ours = attached.is_some_and(|(writer, at)| state.ros_sample(writer, at, sample.payload()));
         if !is_ours {
-            state.of_ros(|publishers, hearing| publishers.message(&topic, attached, sample.payload(), hearing));
+            state.of_ros(|publishers, context| publishers.message(&topic, attached, sample.payload(), context));
         }
         self.wake(state);
     }
@@ -156,9 +156,9 @@ impl Shared {
         let publisher = self.graph.as_ref().and_then(|graph| graph.theirs(End::Publisher, token));
         let Some(publisher) = publisher else { return };
         let (gid, mut state) = (ros::gid(token), self.lock());
-        state.of_ros(|publishers, hearing| match sample.kind() {
-            SampleKind::Put => publishers.came(gid, &publisher, hearing),
-            SampleKind::Delete => publishers.gone(gid, hearing),
+        state.of_ros(|publishers, context| match sample.kind() {
+            SampleKind::Put => publishers.token_added(gid, &publisher, context),
+            SampleKind::Delete => publishers.remove(gid, context),
         });
         self.wake(state);
     }
@@ -170,8 +170,8 @@ impl Shared {
         let Some(reader) = reader else { return };
         let (name, mut state) = (reader.topic.name.clone(), self.lock());
         let is_new = match sample.kind() {
-            SampleKind::Put => state.readers.came(token, reader),
-            SampleKind::Delete => state.readers.gone(&name, token),
+            SampleKind::Put => state.readers.token_added(token, reader),
+            SampleKind::Delete => state.readers.token_removed(&name, token),
         };
         if is_new {
             state.readers_changed(&name);
@@ -185,11 +185,11 @@ impl Shared {
         if sample.kind() == SampleKind::Delete {
             return;
         }
-        let said = encoding::read(&sample.encoding().to_string());
+        let encoding = encoding::read(&sample.encoding().to_string());
         let published = sample.timestamp().map(|at| at.get_time().to_system_time());
         let timestamp_ns = published.map_or_else(clock::wall_ns, since_1970);
         let mut state = self.lock();
-        state.foreign(topic, said, timestamp_ns, sample.payload());
+        state.foreign(topic, encoding, timestamp_ns, sample.payload());
         self.wake(state);
     }
 }
@@ -198,32 +198,32 @@ impl Shared {
 impl Shared {
     /// Runs the delivering thread: hands over what arrives until the port closes.
     pub(super) fn deliver(self: &Arc<Self>) {
-        let mut hands = Hands::default();
+        let mut buffers = DeliveryBuffers::default();
         while !self.lock().is_closed {
-            if self.hand_over_next(&mut hands) {
+            if self.hand_over_next(&mut buffers) {
                 continue;
             }
-            hands.drained();
+            buffers.drained();
             let mut state = self.lock();
             if state.inbox.is_empty() && !state.is_closed {
-                state.hands_rest = true;
-                self.came.wait(&mut state);
-                state.hands_rest = false;
+                state.delivery_idle = true;
+                self.arrived.wait(&mut state);
+                state.delivery_idle = false;
             }
         }
     }
 
     /// Hands over what is left when the port closes.
     pub(super) fn hand_over_rest(self: &Arc<Self>) {
-        let mut hands = Hands::default();
-        while self.hand_over_next(&mut hands) {}
-        hands.drained();
+        let mut buffers = DeliveryBuffers::default();
+        while self.hand_over_next(&mut buffers) {}
+        buffers.drained();
     }
 
     /// Hands over what is next: consecutive messages of one link, or something else. Returns false
     /// if there is nothing.
-    fn hand_over_next(self: &Arc<Self>, hands: &mut Hands) -> bool {
-        let mut row = std::mem::take(&mut hands.row);
+    fn hand_over_next(self: &Arc<Self>, buffers: &mut DeliveryBuffers) -> bool {
+        let mut row = std::mem::take(&mut buffers.row);
         let mut state = self.lock();
         let link = state.next_row(&mut row);
         // The answers to consecutive announcements leave together.
@@ -232,11 +232,11 @@ impl Shared {
         state.holds_back = is_announcement.then(|| thread::current().id());
         drop(state);
         let is_something = link.is_some() || other.is_some();
-        if let Some(sink) = link.and_then(|link| self.sink_of(hands, link)) {
-            self.hand_over_row(hands, &*sink, &row);
+        if let Some(sink) = link.and_then(|link| self.sink_of(buffers, link)) {
+            self.hand_over_row(buffers, &*sink, &row);
         }
         if let Some(other) = other {
-            self.hand_over(hands, other);
+            self.hand_over(buffers, other);
         }
         if is_announcement {
             let mut state = self.lock();
@@ -246,20 +246,20 @@ impl Shared {
             }
         }
         row.clear();
-        hands.row = row;
+        buffers.row = row;
         is_something
     }
 
-    fn hand_over_row(&self, hands: &mut Hands, sink: &dyn LinkSink, row: &[Message]) {
+    fn hand_over_row(&self, buffers: &mut DeliveryBuffers, sink: &dyn LinkSink, row: &[Message]) {
         let bodies: Vec<(Envelope<'_>, Cow<'_, [u8]>)> = row.iter().filter_map(|message| self.body(message)).collect();
         let are_small =
             |(_, one): &(_, Cow<'_, [u8]>), (_, next): &(_, Cow<'_, [u8]>)| one.len().max(next.len()) <= SMALL;
         for together in bodies.chunk_by(are_small) {
             if let [(envelope, body)] = together {
-                sink.message(envelope, hands.place.place(body));
+                sink.message(envelope, buffers.place.place(body));
                 continue;
             }
-            let places = together.iter().zip(&mut hands.places);
+            let places = together.iter().zip(&mut buffers.places);
             let placed: Vec<_> = places.map(|((envelope, body), place)| (*envelope, place.place(body))).collect();
             sink.messages(&placed);
         }
@@ -281,22 +281,22 @@ impl Shared {
         Some((envelope, body?))
     }
 
-    fn hand_over(self: &Arc<Self>, hands: &mut Hands, Arrived { link, what }: Arrived) {
+    fn hand_over(self: &Arc<Self>, buffers: &mut DeliveryBuffers, Arrived { link, what }: Arrived) {
         match what {
             Arrival::Up(info) => return self.up(&info),
             Arrival::Tell(event) => return self.sink.event(*event),
             Arrival::Mark(sent) => {
                 // Lets receivers take what they have received before the sender continues.
-                hands.drained();
+                buffers.drained();
                 return self.confirm(link, sent);
             }
             _ => {}
         }
-        let Some(sink) = self.sink_of(hands, link) else { return };
+        let Some(sink) = self.sink_of(buffers, link) else { return };
         match what {
             Arrival::Announced(channel, start, announcement) => sink.announced(channel, start, &announcement),
             Arrival::Answered(channel, answer) => sink.answered(channel, &answer),
-            Arrival::Frame(bytes) => pass(&*sink, &bytes, &self.local.options.limits, &mut hands.place),
+            Arrival::Frame(bytes) => pass(&*sink, &bytes, &self.local.options.limits, &mut buffers.place),
             Arrival::Document(id, bytes) => sink.supplied(id, bytes.as_deref()),
             Arrival::Lost(channel, start, lost) => sink.position(channel, start, lost),
             Arrival::Retired(channel, key) => {
@@ -308,7 +308,7 @@ impl Shared {
                 self.end_ros_subscribers();
             }
             Arrival::Down(info, reason, keys) => {
-                hands.forget(link);
+                buffers.forget(link);
                 self.sinks.lock().remove(&link);
                 sink.down();
                 self.sink.event(Event::Disconnected { link: *info, reason });
@@ -327,23 +327,23 @@ impl Shared {
     fn confirm(&self, link: LinkId, sent: u64) {
         let mut state = self.lock();
         if let Some((_, way)) = state.way(link) {
-            way.line.send(Content::Taken(sent), way.out);
+            way.line.send(Content::Ack(sent), way.out);
         }
         self.pump(state);
     }
 
-    fn sink_of(&self, hands: &mut Hands, link: LinkId) -> Option<Arc<dyn LinkSink>> {
-        if hands.last.as_ref().is_none_or(|(last, _)| *last != link) {
-            hands.drained();
-            hands.last = Some((link, self.sinks.lock().get(&link)?.clone()));
+    fn sink_of(&self, buffers: &mut DeliveryBuffers, link: LinkId) -> Option<Arc<dyn LinkSink>> {
+        if buffers.last.as_ref().is_none_or(|(last, _)| *last != link) {
+            buffers.drained();
+            buffers.last = Some((link, self.sinks.lock().get(&link)?.clone()));
         }
-        hands.last.as_ref().map(|(_, sink)| sink.clone())
+        buffers.last.as_ref().map(|(_, sink)| sink.clone())
     }
 }
 
 /// The delivering thread's buffers, and the link that it served last.
 #[derive(Default)]
-struct Hands {
+struct DeliveryBuffers {
     place: Aligned,
     /// Buffers for the payloads of small messages that are handed over together.
     places: [Aligned; TOGETHER],
@@ -352,7 +352,7 @@ struct Hands {
     last: Option<(LinkId, Arc<dyn LinkSink>)>,
 }
 
-impl Hands {
+impl DeliveryBuffers {
     fn drained(&mut self) {
         if let Some((_, sink)) = self.last.take() {
             sink.drained();

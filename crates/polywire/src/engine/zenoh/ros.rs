@@ -13,7 +13,7 @@ use polywire_core::{
 use twox_hash::XxHash3_128;
 
 use super::{
-    super::foreign::{encoding::Said, openness::is_private},
+    super::foreign::{encoding::SampleEncoding, visibility::is_private},
     policies,
 };
 
@@ -57,7 +57,7 @@ pub(super) struct Topic {
 /// Whether a channel is one of ROS 2 as far as its announcement says: it is in CDR, and foreign
 /// applications may read it. The topics of services are not, because rmw_zenoh has other keys for
 /// services.
-pub(super) fn is_open(announced: &Announcement) -> bool {
+pub(super) fn uses_topic_key(announced: &Announcement) -> bool {
     announced.codec == CODEC
         && announced.compressor.is_empty()
         && announced.configuration.is_none()
@@ -105,10 +105,16 @@ impl Topic {
     }
 
     /// Returns the format and the type of what foreign publishers of the topic write.
-    pub(super) fn said(&self) -> Said {
+    pub(super) fn sample_encoding(&self) -> SampleEncoding {
         let type_name = TypeName::of_dds(&self.type_name).map(|name| name.to_schema()).unwrap_or_default();
         let ros_type = self.hash.parse().ok();
-        Said { codec: CODEC.into(), options: WITH_HEADER.into(), type_name, ros_type, ..Said::default() }
+        SampleEncoding {
+            codec: CODEC.into(),
+            options: WITH_HEADER.into(),
+            type_name,
+            ros_type,
+            ..SampleEncoding::default()
+        }
     }
 }
 
@@ -268,7 +274,7 @@ mod tests {
         let key = format!("robot1/chatter/std_msgs::msg::dds_::String_/{STRING}");
         assert_eq!(format!("{}/{}/{}", topic.name, topic.type_name, topic.hash), key);
         assert_eq!(Topic::of_key(&key), Some(topic.clone()));
-        let Said { codec, options, type_name, schema, ros_type } = topic.said();
+        let SampleEncoding { codec, options, type_name, schema, ros_type } = topic.sample_encoding();
         assert_eq!((&*codec, &*options, &*type_name), ("cdr", "header", "std_msgs::msg::String"));
         assert!(schema.is_zero() && ros_type.is_some_and(|hash| hash.to_string() == STRING));
         for wrong in ["", "chatter", "a/b/c", &key.replace("RIHS01", "RIHS02"), &key.replace("dds_", "dds")] {
@@ -281,10 +287,10 @@ mod tests {
 
     #[test]
     fn what_is_in_cdr_and_for_everybody_is_a_topic_of_ros() {
-        assert!(is_open(&announced("chatter", "cdr")));
-        assert!(!is_open(&announced("chatter", "json")) && !is_open(&announced("polywire/nodes", "cdr")));
-        assert!(!is_open(&Announcement { compressor: "zstd".into(), ..announced("chatter", "cdr") }));
-        assert!(!is_open(&announced(&rpc::request_topic("add"), "cdr")));
+        assert!(uses_topic_key(&announced("chatter", "cdr")));
+        assert!(!uses_topic_key(&announced("chatter", "json")) && !uses_topic_key(&announced("polywire/nodes", "cdr")));
+        assert!(!uses_topic_key(&Announcement { compressor: "zstd".into(), ..announced("chatter", "cdr") }));
+        assert!(!uses_topic_key(&announced(&rpc::request_topic("add"), "cdr")));
         let with = |options: &str| header(&Announcement { options: options.into(), ..announced("a", "cdr") });
         assert_eq!(
             [with(""), with("be"), with("header"), with("header,be")],

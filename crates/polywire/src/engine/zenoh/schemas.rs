@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The most queries that wait for an answer. Further ones get none.
-const MOST_QUERIES: usize = 64;
+const MAX_QUERIES: usize = 64;
 
 /// The result of a query for a schema.
 pub(super) enum Answered {
@@ -52,7 +52,7 @@ impl Schemas {
 
     /// Queues a query of another session. Returns the query if too many wait: it ends unanswered.
     pub(super) fn asked(&mut self, query: Query) -> Option<Query> {
-        if self.queries.len() >= MOST_QUERIES {
+        if self.queries.len() >= MAX_QUERIES {
             return Some(query);
         }
         self.queries.push_back(query);

@@ -19,14 +19,14 @@ use polywire_core::{
 };
 use zenoh::{bytes::ZBytes, query::Query};
 
-use super::super::{LinkId, foreign::Said};
+use super::super::{LinkId, foreign::SampleEncoding};
 
 /// The most queries that wait for a reply of this node, and the most calls of one client that wait
 /// for a reply.
-pub(super) const MOST: usize = 1024;
+pub(super) const MAX_PENDING: usize = 1024;
 
 /// A query of a foreign client that a server of this node answers.
-pub(super) struct Asked {
+pub(super) struct PendingQuery {
     pub(super) query: Query,
     /// The request's writer and sequence number, which the reply's attachment repeats in ROS 2.
     pub(super) named: Option<SampleIdentity>,
@@ -39,10 +39,10 @@ pub(super) type Outcome = Result<ZBytes, RemoteError>;
 #[derive(Default)]
 pub(super) struct Services {
     /// The writers that stand for foreign clients, by the topic and the format of their requests.
-    pub(super) askers: BTreeMap<(String, Said), Asker>,
-    pub(super) pending: BTreeMap<SampleIdentity, Asked>,
+    pub(super) askers: BTreeMap<(String, SampleEncoding), Asker>,
+    pub(super) pending: BTreeMap<SampleIdentity, PendingQuery>,
     /// The requests that have waited, from the oldest on. Some may be answered already: at most
-    /// 2 × [`MOST`] are kept.
+    /// 2 × [`MAX_PENDING`] are kept.
     pub(super) order: VecDeque<SampleIdentity>,
     /// The clients of this node, by the channels of their requests.
     pub(super) clients: BTreeMap<ChannelId, Client>,
@@ -91,17 +91,17 @@ impl Services {
         Id128::of_document(format!("{node} asks {link} {}", self.drawn).as_bytes())
     }
 
-    pub(super) fn note(&mut self, request: SampleIdentity, asked: Asked) -> Option<Asked> {
-        self.pending.insert(request, asked);
+    pub(super) fn note(&mut self, request: SampleIdentity, query: PendingQuery) -> Option<PendingQuery> {
+        self.pending.insert(request, query);
         self.order.push_back(request);
         // Removes requests that were answered: those in front, and all once there are many.
         while self.order.front().is_some_and(|oldest| !self.pending.contains_key(oldest)) {
             self.order.pop_front();
         }
-        if self.order.len() > 2 * MOST {
+        if self.order.len() > 2 * MAX_PENDING {
             self.order.retain(|request| self.pending.contains_key(request));
         }
-        if self.pending.len() <= MOST {
+        if self.pending.len() <= MAX_PENDING {
             None
         } else {
             self.order.pop_front().and_then(|oldest| self.pending.remove(&oldest))
@@ -110,7 +110,7 @@ impl Services {
 
     /// Handles the node's answer to a channel of requests. If the node does not accept it, returns
     /// the queries that get no reply, and the reason.
-    pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) -> Option<(Vec<Asked>, String)> {
+    pub(super) fn answered(&mut self, channel: ChannelId, answer: &Answer) -> Option<(Vec<PendingQuery>, String)> {
         let asker = self.askers.values_mut().find(|asker| asker.channel == channel)?;
         asker.refusal = match answer {
             Answer::Refuse(reason) => Some(reason.clone()),
@@ -146,18 +146,18 @@ mod tests {
         let query: Query = queryable.recv().expect("a query");
         let mut services = Services::default();
         let request = |sequence| SampleIdentity { writer: Id128([1; 16]), sequence };
-        let asked = || Asked { query: query.clone(), named: None };
-        let (most, forgotten) = (MOST as u64, 10 * MOST as u64);
-        assert!(services.note(request(0), asked()).is_none());
+        let pending = || PendingQuery { query: query.clone(), named: None };
+        let (most, forgotten) = (MAX_PENDING as u64, 10 * MAX_PENDING as u64);
+        assert!(services.note(request(0), pending()).is_none());
         for sequence in 1..=forgotten {
-            assert!(services.note(request(sequence), asked()).is_none());
+            assert!(services.note(request(sequence), pending()).is_none());
             services.pending.remove(&request(sequence));
         }
         assert_eq!(services.pending.len(), 1);
-        assert!(services.order.len() <= 2 * MOST, "{} are kept", services.order.len());
+        assert!(services.order.len() <= 2 * MAX_PENDING, "{} are kept", services.order.len());
         // The one that waits is still the oldest.
-        assert!((1..most).all(|more| services.note(request(forgotten + more), asked()).is_none()));
-        assert!(services.note(request(forgotten + most), asked()).is_some());
-        assert!(!services.pending.contains_key(&request(0)) && services.pending.len() == MOST);
+        assert!((1..most).all(|more| services.note(request(forgotten + more), pending()).is_none()));
+        assert!(services.note(request(forgotten + most), pending()).is_some());
+        assert!(!services.pending.contains_key(&request(0)) && services.pending.len() == MAX_PENDING);
     }
 }

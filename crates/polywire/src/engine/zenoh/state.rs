@@ -20,7 +20,7 @@ use zenoh::{bytes::ZBytes, key_expr::OwnedKeyExpr};
 use super::{
     super::{
         Disconnect, Event, LinkId, LinkInfo, LinkSink, Principal,
-        foreign::{Said, Types, Writers},
+        foreign::{SampleEncoding, Types, Writers},
         inline::{self, Inline},
         outbox::encoded,
         rejections::Rejections,
@@ -30,9 +30,9 @@ use super::{
     key::{Keys, Name},
     link::{Link, Terms, Way},
     mail::{Content, Mail},
-    outgoing::{Came, Line, Outgoing},
+    outgoing::{Line, Outgoing, SequenceCheck},
     outlet::Outlet,
-    publishers::{Hearing, Publishers},
+    publishers::{NotifyContext, Publishers},
     readers::Readers,
     ros,
     schemas::{Answered, Schemas},
@@ -137,8 +137,8 @@ pub(super) struct State {
     pub(super) holds_back: Option<ThreadId>,
     /// Whether the delivering thread waits for arrivals, and whether the sending thread waits until
     /// something is due. Only a thread that waits is woken, because that costs a system call.
-    pub(super) hands_rest: bool,
-    pub(super) sender_rests: bool,
+    pub(super) delivery_idle: bool,
+    pub(super) sender_idle: bool,
     /// The thread of Zenoh that is handing a message to the node, if there is one.
     pub(super) handing: Option<ThreadId>,
     inline: Inline,
@@ -177,8 +177,8 @@ impl State {
             rejections: Rejections::new(most_peers),
             is_pumping: false,
             holds_back: None,
-            hands_rest: false,
-            sender_rests: false,
+            delivery_idle: false,
+            sender_idle: false,
             handing: None,
             inline: Inline::default(),
             waiting: 0,
@@ -297,12 +297,12 @@ impl State {
             }
         } else if is_meant && peer.link.is_some() {
             match peer.line.count(mail.number) {
-                Came::Again => {}
-                Came::Gap => {
+                SequenceCheck::Duplicate => {}
+                SequenceCheck::Gap => {
                     let reason = "messages between the nodes were lost on the way";
                     self.begin_anew(name, Disconnect::Lost(reason.into()), now_ns);
                 }
-                Came::Next => {
+                SequenceCheck::Next => {
                     for content in mail.contents() {
                         self.content(name, content, now_ns);
                     }
@@ -329,12 +329,12 @@ impl State {
         let Some((link, mut way, inbox)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
         match content {
             Content::Hello { .. } => {}
-            Content::Join => link.takes_open = true,
-            Content::Leave => link.takes_open = false,
-            Content::Mark(sent) if is_handed_over => way.line.send(Content::Taken(sent), way.out),
+            Content::Join => link.reads_topic_keys = true,
+            Content::Leave => link.reads_topic_keys = false,
+            Content::Mark(sent) if is_handed_over => way.line.send(Content::Ack(sent), way.out),
             Content::Mark(sent) => inbox.push(link.info.id, Arrival::Mark(sent)),
-            Content::Taken(sent) => {
-                link.taken(&mut way, sent);
+            Content::Ack(sent) => {
+                link.acknowledged(&mut way, sent);
                 self.collect_notices(name);
             }
             Content::Frame(bytes) => {
@@ -378,12 +378,14 @@ impl State {
             }
             Frame::Position { channel, start, lost } => {
                 let Some(remote) = link.remote.get_mut(&channel) else { return };
-                remote.is_open |= lost == 0 && remote.is_accepted;
-                if remote.is_open && (lost > 0 || start.sequence > 0) {
+                remote.is_positioned |= lost == 0 && remote.is_accepted;
+                if remote.is_positioned && (lost > 0 || start.sequence > 0) {
                     inbox.push(id, Arrival::Frame(bytes.to_vec()));
                 }
             }
-            Frame::Data(envelope, _) if link.remote.get(&envelope.channel).is_some_and(|remote| remote.is_open) => {
+            Frame::Data(envelope, _)
+                if link.remote.get(&envelope.channel).is_some_and(|remote| remote.is_positioned) =>
+            {
                 inbox.push(id, Arrival::Frame(bytes.to_vec()));
             }
             Frame::Want { .. } | Frame::Document { .. } => inbox.push(id, Arrival::Frame(bytes.to_vec())),
@@ -415,7 +417,7 @@ impl State {
         }
         // Messages of the writer may have arrived before it was known to belong to a Polywire node.
         // Until then, the writer counted as a publisher of ROS 2.
-        self.of_ros(|publishers, hearing| publishers.gone(announcement.writer, hearing));
+        self.of_ros(|publishers, context| publishers.remove(announcement.writer, context));
         let Some((_, _, inbox)) = parts(&mut self.peers, &mut self.out, &mut self.inbox, name) else { return };
         self.writers.entry((announcement.writer, channel)).or_insert(id);
         self.services.is_due = true;
@@ -423,14 +425,14 @@ impl State {
     }
 
     /// Returns the link of a message that a Polywire node has put under the key of its topic.
-    /// `None` if this node does not take messages of the channel from there.
+    /// `None` if this node does not read messages of the channel from there.
     pub(super) fn link_of(&self, writer: Id128, channel: ChannelId) -> Option<LinkId> {
         if let Some(near) = self.near.as_ref().filter(|near| (near.writer, near.channel) == (writer, channel)) {
             return Some(near.link);
         }
         let id = self.writers.get(&(writer, channel)).copied()?;
-        let link = self.link(id).filter(|link| link.takes_open)?;
-        link.remote.get(&channel).is_some_and(|remote| remote.is_open).then_some(id)
+        let link = self.link(id).filter(|link| link.reads_topic_keys)?;
+        link.remote.get(&channel).is_some_and(|remote| remote.is_positioned).then_some(id)
     }
 
     /// Returns the sink of a link, if the last message arrived on that link, or else the number of
@@ -469,7 +471,7 @@ impl State {
             && self.out.is_little()
             && self.peers.len() <= FEW
             && self.is_calm();
-        if may && !self.hands_rest {
+        if may && !self.delivery_idle {
             return Poll::Pending;
         }
         if may {
@@ -480,7 +482,7 @@ impl State {
 
     /// Whether the node has received everything that has arrived.
     fn is_handed_over(&self) -> bool {
-        self.hands_rest && self.handing.is_none() && self.inbox.is_empty()
+        self.delivery_idle && self.handing.is_none() && self.inbox.is_empty()
     }
 
     fn is_calm(&mut self) -> bool {
@@ -502,17 +504,17 @@ impl State {
     }
 
     /// Handles a message of a foreign application, one that is not Polywire's.
-    pub(super) fn foreign(&mut self, topic: String, said: Said, timestamp_ns: i64, payload: &ZBytes) {
+    pub(super) fn foreign(&mut self, topic: String, encoding: SampleEncoding, timestamp_ns: i64, payload: &ZBytes) {
         let State { foreign, inbox, out, schemas, .. } = self;
-        foreign.take(topic, said, timestamp_ns, payload.len(), |link, news| {
+        foreign.take(topic, encoding, timestamp_ns, payload.len(), |link, news| {
             schemas.pass(link, arrival_of(news, payload), out, inbox);
         });
     }
 
     /// Calls `with` for the publishers of ROS 2 and the parts of the state that they change.
-    pub(super) fn of_ros<T>(&mut self, with: impl FnOnce(&mut Publishers, Hearing<'_>) -> T) -> T {
+    pub(super) fn of_ros<T>(&mut self, with: impl FnOnce(&mut Publishers, NotifyContext<'_>) -> T) -> T {
         let State { publishers, foreign, inbox, out, .. } = self;
-        with(publishers, Hearing { foreign, inbox, out })
+        with(publishers, NotifyContext { foreign, inbox, out })
     }
 
     /// Updates the answers of ROS 2 subscribers to this node's channels on topics of this name,
@@ -542,12 +544,12 @@ impl State {
     pub(super) fn ros_sample(&mut self, writer: Id128, at: Start, payload: &ZBytes) -> bool {
         let channels = (writer, ChannelId(0))..=(writer, ChannelId(u32::MAX));
         let known: Vec<(ChannelId, LinkId)> = self.writers.range(channels).map(|((_, c), link)| (*c, *link)).collect();
-        let open = known.iter().rev().find_map(|(channel, id)| {
-            let link = self.link(*id).filter(|link| link.takes_open)?;
-            let remote = link.remote.get(channel).filter(|remote| remote.is_open && remote.key.is_some())?;
+        let source = known.iter().rev().find_map(|(channel, id)| {
+            let link = self.link(*id).filter(|link| link.reads_topic_keys)?;
+            let remote = link.remote.get(channel).filter(|remote| remote.is_positioned && remote.key.is_some())?;
             Some((*id, *channel, remote.header))
         });
-        if let Some((id, channel, header)) = open.filter(|_| self.inbox.bytes() <= self.most_waiting) {
+        if let Some((id, channel, header)) = source.filter(|_| self.inbox.bytes() <= self.most_waiting) {
             let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
             self.inbox.push(id, Arrival::Message(Message::new(&envelope, payload, Origin::Node(header))));
         }
@@ -586,7 +588,7 @@ impl State {
     /// Passes on this node's answer to a channel of a peer or of a foreign application.
     pub(super) fn answer(&mut self, id: LinkId, channel: ChannelId, answer: Answer) {
         if self.foreign.answered(id, channel, &answer) {
-            self.of_ros(|publishers, hearing| publishers.answered(channel, answer.accepts(), hearing));
+            self.of_ros(|publishers, context| publishers.answered(channel, answer.accepts(), context));
             return self.requests_answered(channel, &answer);
         }
         let Some((link, mut way)) = self.way(id) else { return };
@@ -600,7 +602,7 @@ impl State {
         let name = self.links.get(&id)?;
         let remote = self.peers.get_mut(name)?.link.as_mut()?.remote.get_mut(&channel)?;
         // After an acceptance, the peer sends a Position, from which on messages are for this node.
-        remote.is_open &= accepts;
+        remote.is_positioned &= accepts;
         let has_changed = std::mem::replace(&mut remote.is_accepted, accepts) != accepts;
         remote.key.clone().filter(|_| has_changed)
     }
@@ -683,9 +685,9 @@ impl State {
         self.out.is_empty() && !self.is_pumping && self.links().all(Link::is_sent)
     }
 
-    /// Whether everything has left and the peers have taken it.
-    pub(super) fn is_taken(&self) -> bool {
-        self.is_sent() && self.links().all(Link::is_taken)
+    /// Whether everything has left and the peers have acknowledged it.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.is_sent() && self.links().all(Link::is_acknowledged)
     }
 }
 

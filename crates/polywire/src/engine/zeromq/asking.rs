@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire_zeromq::{Context, Error, Happening, Kind, Message, Monitor, Socket, Wait, wait};
+use polywire_zeromq::{ConnectionEvent, Context, Error, Kind, Message, Monitor, Socket, Wait, wait};
 
 use super::{
     super::{EngineOptions, Event},
-    address::Place,
+    address::SocketEndpoint,
     card::Card,
     shared::{Shared, connecting},
 };
@@ -35,7 +35,7 @@ impl Asking {
     pub(super) fn new(
         context: &Context,
         number: usize,
-        place: &Place,
+        endpoint: &SocketEndpoint,
         question: &str,
         options: &EngineOptions,
     ) -> Result<Asking, Error> {
@@ -44,9 +44,9 @@ impl Asking {
         socket.set_longest_frame(LONGEST)?;
         socket.subscribe(question.as_bytes())?;
         let monitor = socket.monitor()?;
-        socket.connect(&place.to_string())?;
+        socket.connect(&endpoint.to_string())?;
         // libzmq reports no events of `inproc` connections.
-        let is_connected = matches!(place, Place::Inproc(_));
+        let is_connected = matches!(endpoint, SocketEndpoint::Inproc(_));
         let missed_at = (!is_connected).then(|| Instant::now() + options.connect_timeout);
         Ok(Asking { number, socket, monitor, is_connected, missed_at })
     }
@@ -73,11 +73,11 @@ impl Shared {
     pub(super) fn ask(self: &Arc<Self>, mut asking: Vec<Asking>) {
         while !self.is_closing.load(Ordering::Acquire) {
             let sockets: Vec<&Socket> = asking.iter().flat_map(|one| [&one.socket, one.monitor.socket()]).collect();
-            let changed = self.outlet.as_ref().map(|outlet| outlet.changed.as_fd());
+            let changed = self.publish_socket.as_ref().map(|socket| socket.changed.as_fd());
             let descriptors: Vec<_> = [self.asking.as_fd()].into_iter().chain(changed).collect();
             let done = wait(&sockets, &descriptors, TICK).and_then(|_| {
                 self.asking.clear();
-                self.outlet.as_ref().map_or(Ok(()), |outlet| outlet.look())?;
+                self.publish_socket.as_ref().map_or(Ok(()), |socket| socket.look())?;
                 asking.iter_mut().try_for_each(|one| self.look_at(one))
             });
             if let Err(error) = done {
@@ -85,13 +85,13 @@ impl Shared {
                 std::thread::sleep(TICK);
             }
             // The last drops are reported although no later one follows.
-            self.tell_drops();
+            self.report_drops();
         }
     }
 
     fn look_at(&self, one: &mut Asking) -> Result<(), Error> {
-        while let Some(happening) = one.monitor.next()? {
-            one.is_connected = happening == Happening::Connected;
+        while let Some(event) = one.monitor.next()? {
+            one.is_connected = event == ConnectionEvent::Connected;
             if !one.is_connected && self.finder.disconnected(one.number) {
                 self.intake.wake();
             }
@@ -105,8 +105,8 @@ impl Shared {
             one.missed_at = None;
         } else if one.missed_at.is_some_and(|at| Instant::now() >= at) {
             one.missed_at = None;
-            let place = self.finder.places.get(one.number).map(ToString::to_string).unwrap_or_default();
-            let reason = format!("nobody publishes at {place}");
+            let endpoint = self.finder.endpoints.get(one.number).map(ToString::to_string).unwrap_or_default();
+            let reason = format!("nobody publishes at {endpoint}");
             self.sink.event(Event::Unreachable { endpoint: self.endpoint.clone(), reason });
         }
         Ok(())

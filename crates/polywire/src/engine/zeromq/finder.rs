@@ -15,15 +15,15 @@ use super::{
         EngineOptions,
         stream::{Connection, Listener, Peer, Rendezvous},
     },
-    address::{Nodes, Place},
+    address::{Nodes, SocketEndpoint},
     card::Card,
-    doors::{self, Doors},
-    outlet::Outlet,
+    node_listeners::{self, NodeListeners},
+    publish_socket::PublishSocket,
 };
 
 /// The kind of publisher at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Met {
+pub(super) enum PublisherKind {
     /// The publisher has not answered yet.
     Unknown,
     /// The publisher did not answer that it is a node.
@@ -35,14 +35,14 @@ pub(super) struct Finder {
     me: Hello,
     /// The endpoint that other nodes use, and the endpoints that are bound, with their ports.
     endpoint: String,
-    bound: Vec<Place>,
+    bound: Vec<SocketEndpoint>,
     nodes: Nodes,
     options: EngineOptions,
     /// The endpoints that this port connects to, and the publisher at each of them.
-    pub(super) places: Vec<Place>,
-    met: Mutex<Vec<Met>>,
-    outlet: Option<Arc<Outlet>>,
-    doors: OnceLock<Doors>,
+    pub(super) endpoints: Vec<SocketEndpoint>,
+    kinds: Mutex<Vec<PublisherKind>>,
+    publish_socket: Option<Arc<PublishSocket>>,
+    listeners: OnceLock<NodeListeners>,
     is_woken: Mutex<bool>,
     woken: Condvar,
 }
@@ -51,16 +51,28 @@ impl Finder {
     pub(super) fn new(
         me: Hello,
         endpoint: String,
-        (bound, places): (Vec<Place>, Vec<Place>),
+        (bound, endpoints): (Vec<SocketEndpoint>, Vec<SocketEndpoint>),
         nodes: Nodes,
         options: &EngineOptions,
-        outlet: Option<Arc<Outlet>>,
+        publish_socket: Option<Arc<PublishSocket>>,
     ) -> Finder {
         // With `nodes=off`, all publishers are foreign applications, which do not use Polywire.
-        let met = if nodes == Nodes::Off { Met::Foreign } else { Met::Unknown };
-        let met = Mutex::new(vec![met; places.len()]);
-        let (doors, is_woken, woken) = (OnceLock::new(), Mutex::new(false), Condvar::new());
-        Finder { me, endpoint, bound, nodes, options: options.clone(), places, met, outlet, doors, is_woken, woken }
+        let kind = if nodes == Nodes::Off { PublisherKind::Foreign } else { PublisherKind::Unknown };
+        let kinds = Mutex::new(vec![kind; endpoints.len()]);
+        let (listeners, is_woken, woken) = (OnceLock::new(), Mutex::new(false), Condvar::new());
+        Finder {
+            me,
+            endpoint,
+            bound,
+            nodes,
+            options: options.clone(),
+            endpoints,
+            kinds,
+            publish_socket,
+            listeners,
+            is_woken,
+            woken,
+        }
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -68,13 +80,14 @@ impl Finder {
     }
 
     /// Returns the kind of publisher at the endpoint with this number.
-    pub(super) fn met(&self, number: usize) -> Met {
-        self.met.lock().get(number).copied().unwrap_or(Met::Foreign)
+    pub(super) fn publisher_kind(&self, number: usize) -> PublisherKind {
+        self.kinds.lock().get(number).copied().unwrap_or(PublisherKind::Foreign)
     }
 
     /// Records the card of a node that has answered. Returns whether the card is new.
     pub(super) fn answered(&self, number: usize, card: Card) -> bool {
-        let is_news = self.note(number, |met| std::mem::replace(met, Met::Node(card)) != Met::Node(card));
+        let is_news =
+            self.note(number, |kind| std::mem::replace(kind, PublisherKind::Node(card)) != PublisherKind::Node(card));
         if is_news {
             self.look_again();
         }
@@ -83,9 +96,9 @@ impl Finder {
 
     /// Records that the publisher has not answered in time.
     pub(super) fn unanswered(&self, number: usize) {
-        self.note(number, |met| {
-            if *met == Met::Unknown {
-                *met = Met::Foreign;
+        self.note(number, |kind| {
+            if *kind == PublisherKind::Unknown {
+                *kind = PublisherKind::Foreign;
             }
             true
         });
@@ -94,17 +107,17 @@ impl Finder {
     /// Records that the connection has ended. The next publisher may be another one. Returns
     /// whether the publisher was a node.
     pub(super) fn disconnected(&self, number: usize) -> bool {
-        self.note(number, |met| {
-            let was_node = matches!(met, Met::Node(_));
+        self.note(number, |kind| {
+            let was_node = matches!(kind, PublisherKind::Node(_));
             if was_node {
-                *met = Met::Unknown;
+                *kind = PublisherKind::Unknown;
             }
             was_node
         })
     }
 
-    fn note(&self, number: usize, change: impl FnOnce(&mut Met) -> bool) -> bool {
-        self.met.lock().get_mut(number).is_some_and(change)
+    fn note(&self, number: usize, change: impl FnOnce(&mut PublisherKind) -> bool) -> bool {
+        self.kinds.lock().get_mut(number).is_some_and(change)
     }
 
     /// Makes the mesh call `peers` again.
@@ -113,8 +126,8 @@ impl Finder {
         self.woken.notify_all();
     }
 
-    fn doors(&self) -> io::Result<&Doors> {
-        self.doors.get().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    fn listeners(&self) -> io::Result<&NodeListeners> {
+        self.listeners.get().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 }
 
@@ -128,24 +141,24 @@ impl Rendezvous for Arc<Finder> {
     }
 
     fn listen(&self) -> io::Result<Arc<dyn Listener>> {
-        let (places, port) = match self.nodes {
+        let (endpoints, port) = match self.nodes {
             Nodes::On(port) => (&self.bound[..], port),
             Nodes::Off => (&[][..], 0),
         };
-        let doors = Doors::open(places, port, &self.options)?;
-        if let Some(outlet) = self.outlet.as_ref().filter(|_| self.is_on()) {
-            outlet.introduce(Card { hello: self.me, port: doors.port });
+        let listeners = NodeListeners::open(endpoints, port, &self.options)?;
+        if let Some(socket) = self.publish_socket.as_ref().filter(|_| self.is_on()) {
+            socket.introduce(Card { hello: self.me, port: listeners.port });
         }
         // `listen` is called once.
-        let _ = self.doors.set(doors);
+        let _ = self.listeners.set(listeners);
         Ok(self.clone() as Arc<dyn Listener>)
     }
 
     fn peers(&self) -> io::Result<Vec<Peer>> {
-        let met = self.met.lock();
-        let nodes = self.places.iter().zip(&*met).filter_map(|(place, met)| match met {
-            Met::Node(card) if card.hello != self.me => {
-                Some(Peer { address: place.to_string(), hello: Some(card.hello) })
+        let kinds = self.kinds.lock();
+        let nodes = self.endpoints.iter().zip(&*kinds).filter_map(|(endpoint, kind)| match kind {
+            PublisherKind::Node(card) if card.hello != self.me => {
+                Some(Peer { address: endpoint.to_string(), hello: Some(card.hello) })
             }
             _ => None,
         });
@@ -153,10 +166,11 @@ impl Rendezvous for Arc<Finder> {
     }
 
     fn connect(&self, address: &str) -> io::Result<Connection> {
-        let number = self.places.iter().position(|place| place.to_string() == address);
-        let (number, place) = number.and_then(|at| Some((at, self.places.get(at)?))).ok_or(io::ErrorKind::NotFound)?;
-        match self.met(number) {
-            Met::Node(card) => doors::call(place, card.port, &self.options),
+        let number = self.endpoints.iter().position(|endpoint| endpoint.to_string() == address);
+        let (number, endpoint) =
+            number.and_then(|at| Some((at, self.endpoints.get(at)?))).ok_or(io::ErrorKind::NotFound)?;
+        match self.publisher_kind(number) {
+            PublisherKind::Node(card) => node_listeners::call(endpoint, card.port, &self.options),
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -184,22 +198,22 @@ impl Listener for Finder {
     }
 
     fn accept(&self) -> io::Result<Option<Connection>> {
-        self.doors()?.accept()
+        self.listeners()?.accept()
     }
 
     fn wake(&self) {
-        if let Ok(doors) = self.doors() {
-            doors.wake();
+        if let Ok(listeners) = self.listeners() {
+            listeners.wake();
         }
     }
 
     fn close(&self) {
-        if let Ok(doors) = self.doors() {
-            doors.close();
+        if let Ok(listeners) = self.listeners() {
+            listeners.close();
         }
     }
 
     fn is_exposed(&self) -> bool {
-        self.bound.iter().any(Place::is_exposed)
+        self.bound.iter().any(SocketEndpoint::is_exposed)
     }
 }

@@ -22,7 +22,7 @@ use super::{
         foreign::{News, encoding},
     },
     card,
-    finder::Met,
+    finder::PublisherKind,
     interest::Interest,
     shared::Shared,
 };
@@ -52,7 +52,7 @@ struct Source {
 }
 
 /// The link that represents all foreign publishers to the node, and the buffers for receiving.
-struct Hands {
+struct ForeignReceiver {
     link: Option<(LinkInfo, Arc<dyn LinkSink>)>,
     frames: [Message; FRAMES],
     rest: Message,
@@ -87,26 +87,26 @@ pub(super) fn read<'a>(frames: &[&'a [u8]]) -> Result<Read<'a>, &'static str> {
 impl Shared {
     /// Receives until the port closes.
     pub(super) fn take_in(self: &Arc<Self>, context: &Context, bound: Option<Socket>) {
-        let connected = (0..self.finder.places.len()).map(Some).map(|number| (number, None));
+        let connected = (0..self.finder.endpoints.len()).map(Some).map(|number| (number, None));
         let all = connected.chain(bound.map(|socket| (None, Some(socket))));
         let source =
             |(number, socket)| Source { number, socket, subscribed: BTreeSet::new(), version: None, held_since: None };
         let mut sources: Vec<Source> = all.map(source).collect();
-        let mut hands =
-            Hands { link: None, frames: Default::default(), rest: Message::new(), place: Aligned::default() };
+        let mut receiver =
+            ForeignReceiver { link: None, frames: Default::default(), rest: Message::new(), place: Aligned::default() };
         while !self.is_closing.load(Ordering::Acquire) {
-            if let Err(error) = self.turn(context, &mut sources, &mut hands) {
+            if let Err(error) = self.turn(context, &mut sources, &mut receiver) {
                 log::warn!("{}: {error}", self.endpoint);
                 std::thread::sleep(PATIENCE);
             }
         }
-        if let Some((link, sink)) = hands.link {
+        if let Some((link, sink)) = receiver.link {
             sink.down();
             self.sink.event(Event::Disconnected { link, reason: Disconnect::Closed });
         }
     }
 
-    fn turn(&self, context: &Context, sources: &mut [Source], hands: &mut Hands) -> Result<(), Error> {
+    fn turn(&self, context: &Context, sources: &mut [Source], receiver: &mut ForeignReceiver) -> Result<(), Error> {
         let now = Instant::now();
         let mut most = TICK;
         for source in sources.iter_mut() {
@@ -129,13 +129,13 @@ impl Shared {
         self.intake.clear();
         for (_, at) in open.into_iter().enumerate().filter(|(number, _)| waited.is_readable(*number)) {
             let source = &mut sources[at];
-            match source.number.map_or(Met::Foreign, |number| self.finder.met(number)) {
-                Met::Foreign => self.receive(source, hands)?,
-                Met::Unknown => source.held_since = Some(Instant::now()),
-                Met::Node(_) => {}
+            match source.number.map_or(PublisherKind::Foreign, |number| self.finder.publisher_kind(number)) {
+                PublisherKind::Foreign => self.receive(source, receiver)?,
+                PublisherKind::Unknown => source.held_since = Some(Instant::now()),
+                PublisherKind::Node(_) => {}
             }
         }
-        if let Some((_, sink)) = &hands.link {
+        if let Some((_, sink)) = &receiver.link {
             sink.drained();
         }
         Ok(())
@@ -144,17 +144,17 @@ impl Shared {
     /// Opens or closes the socket to an endpoint, depending on whether a node publishes there.
     fn follow(&self, context: &Context, source: &mut Source) -> Result<(), Error> {
         let Some(number) = source.number else { return Ok(()) };
-        match (self.finder.met(number), &source.socket, self.finder.places.get(number)) {
+        match (self.finder.publisher_kind(number), &source.socket, self.finder.endpoints.get(number)) {
             // The node's messages arrive over its link.
-            (Met::Node(_), Some(_), _) => {
+            (PublisherKind::Node(_), Some(_), _) => {
                 source.socket = None;
                 source.held_since = None;
                 source.subscribed.clear();
                 source.version = None;
             }
-            (Met::Unknown | Met::Foreign, None, Some(place)) => {
+            (PublisherKind::Unknown | PublisherKind::Foreign, None, Some(endpoint)) => {
                 let socket = self.subscriber(context)?;
-                socket.connect(&place.to_string())?;
+                socket.connect(&endpoint.to_string())?;
                 source.socket = Some(socket);
             }
             _ => {}
@@ -163,27 +163,27 @@ impl Shared {
     }
 
     /// Delivers the messages that have arrived at a socket, at most [`TURN`] of them.
-    fn receive(&self, source: &Source, hands: &mut Hands) -> Result<(), Error> {
+    fn receive(&self, source: &Source, receiver: &mut ForeignReceiver) -> Result<(), Error> {
         let Some(socket) = &source.socket else { return Ok(()) };
         for _ in 0..TURN {
             if self.is_closing.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let Some(count) = hands.receive(socket)? else { return Ok(()) };
-            // `hand_over` borrows both the frames and `hands` while it calls the node.
-            let frames = std::mem::take(&mut hands.frames);
+            let Some(count) = receiver.receive(socket)? else { return Ok(()) };
+            // `hand_over` borrows both the frames and `receiver` while it calls the node.
+            let frames = std::mem::take(&mut receiver.frames);
             let mut views: Vec<&[u8]> = frames.iter().take(count).map(|frame| &**frame).collect();
             if count > FRAMES {
                 views.push(&[]);
             }
-            self.hand_over(&views, hands);
+            self.hand_over(&views, receiver);
             drop(views);
-            hands.frames = frames;
+            receiver.frames = frames;
         }
         Ok(())
     }
 
-    fn hand_over(&self, frames: &[&[u8]], hands: &mut Hands) {
+    fn hand_over(&self, frames: &[&[u8]], receiver: &mut ForeignReceiver) {
         let name = |name: &&[u8]| String::from_utf8_lossy(name).chars().take(60).collect::<String>();
         let mut news: Vec<News> = Vec::new();
         let message = read(frames);
@@ -211,19 +211,19 @@ impl Shared {
         for what in news {
             match what {
                 News::Up(info) => {
-                    hands.link = Some(((*info).clone(), self.sink.link(&info)));
+                    receiver.link = Some(((*info).clone(), self.sink.link(&info)));
                     self.sink.event(Event::Connected(*info));
                 }
                 News::Tell(event) => self.sink.event(*event),
                 News::Announced(channel, start, mut announcement) => {
                     announcement.schema = Id128::ZERO;
-                    hands.with(|sink, _| sink.announced(channel, start, &announcement));
+                    receiver.with(|sink, _| sink.announced(channel, start, &announcement));
                 }
-                News::Lost(channel, start, lost) => hands.with(|sink, _| sink.position(channel, start, lost)),
+                News::Lost(channel, start, lost) => receiver.with(|sink, _| sink.position(channel, start, lost)),
                 News::Message(channel, at) => {
                     let payload = message.as_ref().map_or(&[][..], |message| message.payload);
                     let envelope = Envelope::data(channel, at.sequence, at.timestamp_ns);
-                    hands.with(|sink, place| sink.message(&envelope, place.place(payload)));
+                    receiver.with(|sink, place| sink.message(&envelope, place.place(payload)));
                     self.foreign.lock().taken(payload.len());
                 }
             }
@@ -254,7 +254,7 @@ impl Source {
     }
 }
 
-impl Hands {
+impl ForeignReceiver {
     fn with(&mut self, call: impl FnOnce(&dyn LinkSink, &mut Aligned)) {
         if let Some((_, sink)) = &self.link {
             call(&**sink, &mut self.place);

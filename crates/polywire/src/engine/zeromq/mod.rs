@@ -36,13 +36,13 @@
 mod address;
 mod asking;
 mod card;
-mod doors;
 mod drops;
 mod finder;
 mod intake;
 mod interest;
-mod outlet;
+mod node_listeners;
 mod port;
+mod publish_socket;
 mod shared;
 
 use std::sync::Arc;

@@ -24,17 +24,17 @@ use super::{
         EngineError, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
         foreign::{
             Writers, encoding,
-            openness::{is_best_effort, is_private},
+            visibility::{is_best_effort, is_private},
         },
         stream,
     },
-    address::{Address, Place},
+    address::{Address, SocketEndpoint},
     asking::Asking,
     card,
     drops::Drops,
     finder::Finder,
     interest::Interest,
-    outlet::{Outlet, Published, system},
+    publish_socket::{PublishSocket, Published, system},
     shared::Shared,
 };
 use crate::system::Wake;
@@ -69,14 +69,14 @@ impl ZeromqPort {
             |cause: io::Error| EngineError::System { endpoint: opened.clone(), action: "open a ZeroMQ socket", cause };
         let context = if address.is_inproc() { Context::process() } else { Context::new() };
         let context = context.map_err(|error| failed(system(error)))?;
-        let outlet = outlet(&context, &mut address, local).map_err(failed)?;
+        let publish_socket = publish_socket(&context, &mut address, local).map_err(failed)?;
         let endpoint = match address.bind.first() {
             Some(first) => format!("{}/connect/{first}", super::NAME),
             None => opened.clone(),
         };
-        let places = (address.bind, address.connect);
+        let endpoints = (address.bind, address.connect);
         let options = &local.options;
-        let finder = Finder::new(local.hello, endpoint, places, address.nodes, options, outlet.clone());
+        let finder = Finder::new(local.hello, endpoint, endpoints, address.nodes, options, publish_socket.clone());
         let finder = Arc::new(finder);
         let wakes = Wake::new().and_then(|asking| Ok((asking, Wake::new()?)));
         let (asking, intake) = wakes.map_err(failed)?;
@@ -84,8 +84,8 @@ impl ZeromqPort {
             endpoint: opened.clone(),
             local: local.clone(),
             sink: sink.clone(),
-            most_waiting: address.most_waiting,
-            outlet,
+            high_water_mark: address.high_water_mark,
+            publish_socket,
             finder: finder.clone(),
             foreign: Mutex::new(Writers::new(options.limits.channels, usize::MAX)),
             interest: Mutex::default(),
@@ -119,22 +119,22 @@ impl ZeromqPort {
     /// Publishes a message for foreign applications. Counts it as dropped if at least one
     /// subscriber misses it.
     fn publish(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Sent {
-        let heard = self.shared.outlet.as_ref().filter(|outlet| outlet.is_heard());
+        let heard = self.shared.publish_socket.as_ref().filter(|socket| socket.is_heard());
         // A foreign application knows no message kinds: it would take the end of an instance for a
         // value.
         let is_end = matches!(envelope.kind, MessageKind::Dispose | MessageKind::Unregister);
-        let Some(outlet) = heard.filter(|_| !is_end) else { return Sent::default() };
+        let Some(publish_socket) = heard.filter(|_| !is_end) else { return Sent::default() };
         let open = self.open.read().get(&envelope.channel).cloned();
         let Some(open) = open.filter(|_| payload.len() <= self.shared.local.options.limits.frame_bytes) else {
             return Sent::default();
         };
         let frames = [open.topic.as_bytes(), payload, open.encoding.as_deref().unwrap_or_default().as_bytes()];
         let count = if open.encoding.is_some() { 3 } else { 2 };
-        match outlet.publish(&frames[..count], open.overflow) {
+        match publish_socket.publish(&frames[..count], open.overflow) {
             Ok(Published::All) => Sent { others: 1, ..Sent::default() },
             Ok(Published::Dropped) => {
                 self.shared.drops.lock().count(&open.topic);
-                self.shared.tell_drops();
+                self.shared.report_drops();
                 Sent { others: 1, dropped: 1, ..Sent::default() }
             }
             Err(error) => {
@@ -152,7 +152,7 @@ impl Port for ZeromqPort {
 
     fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
         let channel = self.links.announce(announcement, start)?;
-        if self.shared.outlet.is_some() && !is_private(announcement) {
+        if self.shared.publish_socket.is_some() && !is_private(announcement) {
             let overflow = match is_best_effort(announcement) {
                 true => Overflow::DropNewest,
                 false => self.shared.local.options.overflow,
@@ -253,46 +253,52 @@ impl Drop for ZeromqPort {
 type Sockets = (Vec<Asking>, Option<polywire_zeromq::Socket>);
 
 /// Opens the sockets with which the threads start.
-fn sockets(shared: &Shared, context: &Context, bind_sub: &[Place]) -> io::Result<Sockets> {
+fn sockets(shared: &Shared, context: &Context, bind_sub: &[SocketEndpoint]) -> io::Result<Sockets> {
     let (options, question) = (&shared.local.options, card::question(&shared.local.hello));
-    let asked = shared.finder.places.iter().enumerate().filter(|_| shared.finder.is_on());
-    let asking = asked.map(|(number, place)| Asking::new(context, number, place, &question, options));
+    let asked = shared.finder.endpoints.iter().enumerate().filter(|_| shared.finder.is_on());
+    let asking = asked.map(|(number, endpoint)| Asking::new(context, number, endpoint, &question, options));
     let asking = asking.collect::<Result<_, _>>().map_err(system)?;
     if bind_sub.is_empty() {
         return Ok((asking, None));
     }
     let socket = shared.subscriber(context).map_err(system)?;
-    for place in bind_sub {
-        is_free(place)?;
-        socket.bind(&place.to_bind()).map_err(system)?;
-        permit(place, options.unix_mode)?;
+    for endpoint in bind_sub {
+        is_free(endpoint)?;
+        socket.bind(&endpoint.to_bind()).map_err(system)?;
+        permit(endpoint, options.unix_mode)?;
     }
     Ok((asking, Some(socket)))
 }
 
 /// Opens the publishing socket, binds and connects it. Writes the ports that the system has chosen
 /// to `address`.
-fn outlet(context: &Context, address: &mut Address, local: &Local) -> io::Result<Option<Arc<Outlet>>> {
+fn publish_socket(context: &Context, address: &mut Address, local: &Local) -> io::Result<Option<Arc<PublishSocket>>> {
     if !address.publishes() {
         return Ok(None);
     }
-    let outlet = Outlet::new(context, address.most_waiting, local.options.linger)?;
-    for place in &mut address.bind {
-        is_free(place)?;
-        let bound = outlet.bind(&place.to_bind()).map_err(system)?;
-        permit(place, local.options.unix_mode)?;
-        if let (Place::Tcp { port, .. }, Ok(Place::Tcp { port: chosen, .. })) = (place, bound.parse()) {
+    let publish_socket = PublishSocket::new(context, address.high_water_mark, local.options.linger)?;
+    for endpoint in &mut address.bind {
+        is_free(endpoint)?;
+        let bound = publish_socket.bind(&endpoint.to_bind()).map_err(system)?;
+        permit(endpoint, local.options.unix_mode)?;
+        if let (SocketEndpoint::Tcp { port, .. }, Ok(SocketEndpoint::Tcp { port: chosen, .. })) =
+            (endpoint, bound.parse())
+        {
             *port = chosen;
         }
     }
-    address.connect_pub.iter().try_for_each(|place| outlet.connect(&place.to_string())).map_err(system)?;
-    Ok(Some(Arc::new(outlet)))
+    address
+        .connect_pub
+        .iter()
+        .try_for_each(|endpoint| publish_socket.connect(&endpoint.to_string()))
+        .map_err(system)?;
+    Ok(Some(Arc::new(publish_socket)))
 }
 
 /// Fails if somebody listens at the path of this endpoint. libzmq would take the path over.
-fn is_free(place: &Place) -> io::Result<()> {
-    match place {
-        Place::Ipc(path) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
+fn is_free(endpoint: &SocketEndpoint) -> io::Result<()> {
+    match endpoint {
+        SocketEndpoint::Ipc(path) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
             Err(io::ErrorKind::AddrInUse.into())
         }
         _ => Ok(()),
@@ -300,10 +306,10 @@ fn is_free(place: &Place) -> io::Result<()> {
 }
 
 /// Sets the permissions of a socket's file to the mode in the options.
-fn permit(place: &Place, mode: u32) -> io::Result<()> {
+fn permit(endpoint: &SocketEndpoint, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
-    match place {
-        Place::Ipc(path) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)),
+    match endpoint {
+        SocketEndpoint::Ipc(path) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)),
         _ => Ok(()),
     }
 }

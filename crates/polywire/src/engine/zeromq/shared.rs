@@ -13,7 +13,7 @@ use super::{
     drops::Drops,
     finder::Finder,
     interest::Interest,
-    outlet::Outlet,
+    publish_socket::PublishSocket,
 };
 use crate::system::Wake;
 
@@ -21,8 +21,8 @@ pub(super) struct Shared {
     pub(super) endpoint: String,
     pub(super) local: Local,
     pub(super) sink: Arc<dyn Sink>,
-    pub(super) most_waiting: u32,
-    pub(super) outlet: Option<Arc<Outlet>>,
+    pub(super) high_water_mark: u32,
+    pub(super) publish_socket: Option<Arc<PublishSocket>>,
     pub(super) finder: Arc<Finder>,
     pub(super) foreign: Mutex<Writers>,
     pub(super) interest: Mutex<Interest>,
@@ -38,13 +38,13 @@ impl Shared {
     pub(super) fn subscriber(&self, context: &Context) -> Result<Socket, Error> {
         let socket = context.socket(Kind::Sub)?;
         connecting(&socket, &self.local.options)?;
-        socket.set_most_waiting(self.most_waiting)?;
+        socket.set_high_water_mark(self.high_water_mark)?;
         socket.set_longest_frame(self.local.options.limits.frame_bytes)?;
         Ok(socket)
     }
 
     /// Reports dropped messages, if a report is due.
-    pub(super) fn tell_drops(&self) {
+    pub(super) fn report_drops(&self) {
         let due = self.drops.lock().notice(Instant::now());
         due.into_iter().for_each(|event| self.sink.event(event));
     }

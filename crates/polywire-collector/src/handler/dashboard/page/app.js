@@ -7,8 +7,8 @@ import { Table, line } from './table.js';
 
 const FORMATS = ['cdr', 'xcdr2', 'fast', 'protobuf', 'json', 'bson', 'msgpack', 'cbor', 'ubjson', 'xml', 'yaml'];
 const ALERTS = 'telemetry/alerts';
-const MOST_PLOTS = 200;
-const MOST_ALERTS = 200;
+const MAX_PLOTS = 200;
+const MAX_ALERTS = 200;
 // How long plots may be drawn in a frame, so that the page always answers.
 const DRAW_MS = 10;
 const LABEL_MS = 250;
@@ -209,7 +209,7 @@ function alerted(alert) {
   item.textContent = [when, alert.state, alert.name, about, alert.condition, values].filter(Boolean).join(' · ');
   if (alert.state === 'Raised') item.className = 'bad';
   find('alerts').prepend(item);
-  while (find('alerts').children.length > MOST_ALERTS) find('alerts').lastChild.remove();
+  while (find('alerts').children.length > MAX_ALERTS) find('alerts').lastChild.remove();
   find('no-alerts').hidden = true;
 }
 
@@ -228,7 +228,7 @@ function chosen() {
 function addPlot(event) {
   event.preventDefault();
   const [topic, member] = [find('topic').value, find('member').value];
-  if (!topic || !member || plots.length >= MOST_PLOTS) return;
+  if (!topic || !member || plots.length >= MAX_PLOTS) return;
   if (plots.some((plot) => plot.topic === topic && plot.member === member)) return;
   const plot = new Plot(topic, member, unitOf(topic, member), (gone) => {
     plots.splice(plots.indexOf(gone), 1);

@@ -1,6 +1,6 @@
 // Plots of a member over time, on canvases.
 
-const MOST_POINTS = 20000;
+const MAX_POINTS = 20000;
 const TOP = 14;
 const BOTTOM = 14;
 // What has come is shown so often at least, also if the plot moves by less than a pixel meanwhile.
@@ -54,9 +54,9 @@ export class Plot {
     if (value === undefined) return;
     this.times.push(time);
     this.values.push(value);
-    if (this.times.length > 2 * MOST_POINTS) {
-      this.times.splice(0, MOST_POINTS);
-      this.values.splice(0, MOST_POINTS);
+    if (this.times.length > 2 * MAX_POINTS) {
+      this.times.splice(0, MAX_POINTS);
+      this.values.splice(0, MAX_POINTS);
     }
   }
 

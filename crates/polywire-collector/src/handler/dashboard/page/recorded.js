@@ -4,7 +4,7 @@
 import { chart, number, watch } from './plot.js';
 import { line } from './table.js';
 
-const MOST_COLUMNS = 40;
+const MAX_COLUMNS = 40;
 
 const find = (id) => document.getElementById(id);
 
@@ -91,7 +91,7 @@ export class Recorded {
 
   table(messages) {
     const paths = new Set();
-    for (const { members } of messages) for (const [path] of members) if (paths.size < MOST_COLUMNS) paths.add(path);
+    for (const { members } of messages) for (const [path] of members) if (paths.size < MAX_COLUMNS) paths.add(path);
     const topic = find('recorded-topic').value;
     const heads = ['Time', ...[...paths].map((path) => titled(path, this.live.unit(topic, path)))];
     const head = document.createElement('tr');

@@ -4,7 +4,7 @@ import { shown } from './plot.js';
 import { Table } from './table.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
-const MOST_EDGES = 200;
+const MAX_EDGES = 200;
 
 // Per node and topic, what was counted lately: [time_ns, messages, bytes, lost, cpu_ns, latency_ns].
 const counted = new Map();
@@ -33,7 +33,7 @@ export class System {
         }
       }
     }
-    this.edges = [...edges.values()].slice(0, MOST_EDGES);
+    this.edges = [...edges.values()].slice(0, MAX_EDGES);
     for (const edge of this.edges) edge.rate = received(edge, 3) || {};
   }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A number with more decimal places than this is written with an exponent.
-const MOST_PLACES: usize = 18;
+const MAX_PLACES: usize = 18;
 
 /// Emits the writing of a decimal. The output keeps the exponent until the mantissa follows.
 pub(super) fn write(walk: &mut EncodeWalk<'_>, members: &[MemberOut<'_>], form: Form) -> Lowered {
@@ -67,7 +67,7 @@ extern "C" fn put_exponent(output: &mut Output<'_>, word: u64) -> Status {
 extern "C" fn put_number<const POINT: bool>(output: &mut Output<'_>, word: u64) -> Status {
     let (mantissa, exponent) = (word as i64, output.mark as i32);
     match usize::try_from(exponent.unsigned_abs()) {
-        Ok(places) if exponent <= 0 && places <= MOST_PLACES => put_places(output, mantissa, places),
+        Ok(places) if exponent <= 0 && places <= MAX_PLACES => put_places(output, mantissa, places),
         _ => put_scientific(output, mantissa, exponent, if POINT { b".e" } else { b"e" }),
     }
 }

@@ -63,7 +63,7 @@ impl Worker {
         self.denied.looked = Some(now);
         // The functions below call the node, which needs the turn.
         let shared = self.shared.clone();
-        let _turn = shared.inlet.hands();
+        let _turn = shared.inlet.dispatch();
         self.look_for_readers(now);
         self.look_for_writers(now);
         self.reconcile();
@@ -87,7 +87,7 @@ impl Worker {
     /// reports types that do not match.
     fn should_match(&self, channel: &Channel, reader: &Endpoint) -> bool {
         let (offer, options) = (&channel.announcement.offer, &self.shared.options);
-        let offered = policies::qos_of(&policies::of_writer(offer, late::KEPT, options));
+        let offered = policies::qos_of(&policies::of_writer(offer, late::DEFAULT_DEPTH, options));
         let (requested, takes) = (policies::requested(&reader.qos), &reader.qos.representations);
         let is_refused = self.mismatched.has_told(channel.id, reader.guid);
         partitions_match(&offered, &requested)

@@ -14,8 +14,8 @@ use super::{
     super::{
         super::{Aligned, LinkId},
         deferred::Task,
+        dispatch::Dispatch,
         form,
-        hands::Hands,
         kept::Replay,
         keys::payload,
         peer::{EndId, Link},
@@ -39,7 +39,7 @@ impl Worker {
     }
 
     /// Passes on the samples that arrived before the node accepted a channel.
-    pub(super) fn take_early(&mut self, hands: &mut Hands, guid: Guid, channel: ChannelId) {
+    pub(super) fn take_early(&mut self, dispatch: &mut Dispatch, guid: Guid, channel: ChannelId) {
         let (writer, end, samples) = {
             let mut state = self.shared.state.lock();
             let Some(incoming) = state.incoming(guid, channel) else { return };
@@ -53,7 +53,7 @@ impl Worker {
             let samples = early.remove(&end).or_else(|| others(early).filter(|_| is_volatile));
             (writer, end, samples.unwrap_or_default())
         };
-        samples.into_iter().for_each(|sample| self.arrived(hands, end, writer, sample));
+        samples.into_iter().for_each(|sample| self.arrived(dispatch, end, writer, sample));
     }
 
     /// Discards the early samples of a channel that the node does not want.
@@ -72,21 +72,27 @@ impl Worker {
     }
 
     /// Handles the node's answer to a history channel: begins, repeats or ends the writer's replay.
-    pub(super) fn history_answered(&mut self, hands: &mut Hands, writer: Guid, history: ChannelId, accepts: bool) {
+    pub(super) fn history_answered(
+        &mut self,
+        dispatch: &mut Dispatch,
+        writer: Guid,
+        history: ChannelId,
+        accepts: bool,
+    ) {
         let runs = self.replays.iter_mut().find(|replay| replay.writer == writer);
         match (runs, accepts) {
             (Some(replay), true) => replay.again = true,
-            (None, true) => self.begin_replay(hands, writer, history),
+            (None, true) => self.begin_replay(dispatch, writer, history),
             (_, false) => self.end_replays(|replay| replay.writer == writer),
         }
     }
 
-    fn begin_replay(&mut self, hands: &mut Hands, writer: Guid, history: ChannelId) {
-        let last = hands.way(writer).map_or(0, |way| way.place.last);
+    fn begin_replay(&mut self, dispatch: &mut Dispatch, writer: Guid, history: ChannelId) {
+        let last = dispatch.route(writer).map_or(0, |route| route.place.last);
         let mut replay = Replay::new(writer, history, last, self.shared.options.queue_bytes);
         if last == 0 && !self.has_missed(writer) {
             // The channel itself will still deliver everything that the writer keeps.
-            return self.tell_kept(hands, &replay);
+            return self.deliver_history(dispatch, &replay);
         }
         let endpoint = self.shared.state.lock().writers.get(&writer).cloned();
         let Some(endpoint) = endpoint else { return };
@@ -111,27 +117,27 @@ impl Worker {
     }
 
     /// Passes on the samples of the replays that are complete.
-    pub(super) fn replay(&mut self, hands: &mut Hands) {
+    pub(super) fn replay(&mut self, dispatch: &mut Dispatch) {
         if self.replays.is_empty() {
             return;
         }
         let now = Instant::now();
         let complete: Vec<Replay> = self.replays.extract_if(.., |replay| replay.is_complete(now)).collect();
         for mut replay in complete {
-            self.tell_kept(hands, &replay);
+            self.deliver_history(dispatch, &replay);
             replay.reader.take().into_iter().for_each(|end| self.shared.deferred.add(Task::Leave(end)));
             if replay.again {
-                self.begin_replay(hands, replay.writer, replay.history);
+                self.begin_replay(dispatch, replay.writer, replay.history);
             }
         }
     }
 
     /// Passes the samples of a replay to the node, on the history channel.
-    fn tell_kept(&mut self, hands: &Hands, replay: &Replay) {
+    fn deliver_history(&mut self, dispatch: &Dispatch, replay: &Replay) {
         let Replay { writer, history, .. } = *replay;
-        let way = hands.way(writer);
-        let samples = replay.samples(way.map_or(u64::MAX, |way| way.place.last));
-        let keys = way.and_then(|way| way.keys.as_ref());
+        let route = dispatch.route(writer);
+        let samples = replay.samples(route.map_or(u64::MAX, |route| route.place.last));
+        let keys = route.and_then(|route| route.keys.as_ref());
         let (link, id, mut last) = {
             let mut state = self.shared.state.lock();
             let Some(peer) = state.peers.get_mut(&writer.participant()) else { return };

@@ -16,11 +16,11 @@ impl Worker {
             let state = self.shared.state.lock();
             state.peers.get(&writer.participant()).and_then(|peer| peer.by_writer.get(&writer)).copied()
         };
-        channel.into_iter().for_each(|channel| self.tell_life(writer.participant(), channel));
+        channel.into_iter().for_each(|channel| self.report_liveliness(writer.participant(), channel));
     }
 
     /// Reports to the node whether the writer of a channel is alive. The node may know it already.
-    pub(super) fn tell_life(&self, guid: Guid, channel: ChannelId) {
+    pub(super) fn report_liveliness(&self, guid: Guid, channel: ChannelId) {
         let found = {
             let state = self.shared.state.lock();
             let peer = state.peers.get(&guid).filter(|peer| peer.node.is_none());
@@ -31,7 +31,7 @@ impl Worker {
             })
         };
         if let Some((link, writer, end)) = found {
-            link.sink.lives(channel, !end.silent.has(writer));
+            link.sink.liveliness_changed(channel, !end.silent.has(writer));
         }
     }
 }

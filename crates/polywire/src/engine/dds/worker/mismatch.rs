@@ -65,7 +65,7 @@ impl Worker {
     }
 
     /// Reports why readers do not match, for readers whose type lookups have ended.
-    pub(super) fn tell_mismatches(&mut self) {
+    pub(super) fn report_mismatches(&mut self) {
         let participants = self.mismatched.lookups.participants().collect();
         for (reader, found) in self.mismatched.lookups.take(&self.shared.us, true, &participants) {
             let known = found.ok().flatten();
@@ -83,7 +83,7 @@ impl Worker {
         let writer = Schema::from_bytes(&document, &SchemaLimits::default()).ok()?;
         // For a service, only the types of the values are compared: the types around them differ
         // equally.
-        let values = reader.of_values().filter(|_| channel.call.is_some());
+        let values = reader.of_values().filter(|_| channel.id_codec.is_some());
         values.as_ref().unwrap_or(reader).why_not(&writer)
     }
 

@@ -9,7 +9,7 @@ use polywire_core::{
 use polywire_dds::Guid;
 
 use super::{
-    super::{hands::Hands, kept, peer::Gate},
+    super::{dispatch::Dispatch, kept, peer::Gate},
     Worker,
 };
 
@@ -20,7 +20,7 @@ impl Worker {
     /// The new channel is announced before the old one retires, as publishers do when they change
     /// their wire. So the node goes on with the writer's numbers, instances and lease. The reader
     /// stays, and samples wait until the node has answered the new channel.
-    pub(super) fn renew_offer(&mut self, hands: &mut Hands, writer: Guid, old: ChannelId, offer: Vec<u8>) {
+    pub(super) fn renew_offer(&mut self, dispatch: &mut Dispatch, writer: Guid, old: ChannelId, offer: Vec<u8>) {
         let participant = writer.participant();
         let (link, announcement, history, channel, of_history, old_history) = {
             let mut state = self.shared.state.lock();
@@ -33,8 +33,8 @@ impl Worker {
             let announcement = Announcement { offer, ..Announcement::clone(&incoming.announcement) };
             incoming.announcement = Arc::new(announcement.clone());
             incoming.is_answered = false;
-            if let (Some(way), Some(reading)) = (hands.way(writer), &mut incoming.reading) {
-                reading.gate = Gate::Open(way.place);
+            if let (Some(route), Some(reading)) = (dispatch.route(writer), &mut incoming.reading) {
+                reading.gate = Gate::Open(route.place);
                 // The new channel does not bring these messages.
                 incoming.has_missed = true;
             }
@@ -44,7 +44,7 @@ impl Worker {
             state.types.ended((participant, old));
             (link, announcement, history, channel, of_history, old_history)
         };
-        hands.shut(writer);
+        dispatch.shut(writer);
         link.sink.announced(channel, Start::default(), &announcement);
         if let Some((channel, announcement)) = of_history.zip(history) {
             link.sink.announced(channel, Start::default(), &announcement);

@@ -11,7 +11,7 @@ use polywire_core::{
 use polywire_dds::Guid;
 
 use super::{
-    super::{form::Form, name::Naming, peer::ReadEnd, rpc, service::Call, state::Channel, types::Known},
+    super::{form::Form, name::Naming, peer::ReadEnd, rpc, service::RequestIdCodec, state::Channel, types::Known},
     Worker,
 };
 
@@ -81,15 +81,15 @@ impl Worker {
 
     /// Returns how samples of a writer with this DDS type identify requests. The error is for
     /// people.
-    pub(super) fn call(
+    pub(super) fn id_codec(
         &self,
         form: Form,
         announcement: &Announcement,
         document: Option<Arc<[u8]>>,
         type_name: &str,
-    ) -> Option<Result<Call, String>> {
+    ) -> Option<Result<RequestIdCodec, String>> {
         let is_wrapped = rpc::role_of(type_name).is_some();
         let schema = is_wrapped.then(|| self.schema(document.as_deref(), announcement)).flatten();
-        Call::new(is_wrapped, form, announcement, schema.as_ref())
+        RequestIdCodec::new(is_wrapped, form, announcement, schema.as_ref())
     }
 }

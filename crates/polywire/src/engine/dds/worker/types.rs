@@ -12,7 +12,7 @@ use polywire_core::{
 use polywire_dds::{Discovery, Endpoint, Guid};
 
 use super::{
-    super::{super::LinkId, hands::Hands, inbox::Item, questions::Told, state::State, types::Known},
+    super::{super::LinkId, dispatch::Dispatch, inbox::Item, questions::TypeResult, state::State, types::Known},
     Worker,
 };
 
@@ -23,7 +23,7 @@ impl Worker {
         self.presence.as_ref().is_some_and(|presence| presence.names(participant).is_none())
     }
 
-    pub(super) fn look_types_up(&mut self, hands: &mut Hands) {
+    pub(super) fn look_types_up(&mut self, dispatch: &mut Dispatch) {
         let is_named = |participant: &Guid| !self.is_unnamed(*participant);
         let named = self.lookups.participants().filter(is_named).collect();
         let done = self.lookups.take(&self.shared.us, self.shared.types, &named);
@@ -32,7 +32,7 @@ impl Worker {
                 let (endpoint, Endpoint { topic, type_name, .. }) = (&self.shared.endpoint, &writer);
                 log::warn!("{endpoint}: the type {type_name} of '{topic}' is compared by its name alone: {why}");
             }
-            self.foreign_writer(hands, &writer, found.ok().flatten().as_ref());
+            self.foreign_writer(dispatch, &writer, found.ok().flatten().as_ref());
             if self.is_answered(writer.guid).is_none() {
                 self.let_go(writer.guid);
             }
@@ -58,7 +58,7 @@ impl Worker {
             return self.announce_again(guid, channel, hash);
         }
         if let Err(reason) = self.ask_for_type(guid, channel, hash) {
-            self.type_told((hash, Err(reason)));
+            self.type_received((hash, Err(reason)));
         }
     }
 
@@ -79,9 +79,9 @@ impl Worker {
 
     /// Notes the type that a ROS 2 node has sent, or why there is none. Announces the channels that
     /// wait for the type again.
-    pub(super) fn type_told(&mut self, (hash, told): Told) {
-        let reason = told.as_ref().err().cloned();
-        let document = told.ok().as_ref().map(Schema::to_bytes);
+    pub(super) fn type_received(&mut self, (hash, result): TypeResult) {
+        let reason = result.as_ref().err().cloned();
+        let document = result.ok().as_ref().map(Schema::to_bytes);
         let (waiting, is_first) = self.shared.state.lock().types.learn(&hash.to_string(), document, Instant::now());
         if let Some(reason) = reason.filter(|_| is_first) {
             log::warn!("{}: the type of ROS 2 with the hash {hash} is not known: {reason}", self.shared.endpoint);
@@ -126,7 +126,7 @@ impl Worker {
             }
         }
         let failed = self.questions.keep_time(&self.shared, Instant::now());
-        failed.into_iter().for_each(|told| self.type_told(told));
+        failed.into_iter().for_each(|result| self.type_received(result));
     }
 
     /// Checks whether a writer that has gone must stay until the node has answered its channel,

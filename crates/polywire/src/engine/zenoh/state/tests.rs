@@ -89,7 +89,7 @@ fn two_nodes_have_one_link_and_know_each_others_channels() {
     b.answer(link, ChannelId(1), Answer::Accept(1));
     settle(&mut a, &mut b);
     assert_eq!(told(&mut a), ["answered"]);
-    // This node takes messages from the topic's key, once the peer has sent its Position.
+    // This node reads messages from the topic's key, once the peer has sent its Position.
     assert_eq!(b.link_of(Id128([7; 16]), ChannelId(1)), Some(link));
     assert_eq!(b.link_of(Id128([8; 16]), ChannelId(1)), None, "nobody's");
     b.sample(link, &Envelope::data(ChannelId(1), 1, 0), &ZBytes::from("hi"));
@@ -107,7 +107,7 @@ fn threads_of_zenoh_hand_over_while_nothing_waits_and_callbacks_are_fast() {
     assert_eq!(a.begin_handing(now), Poll::Ready(false), "something waits");
     told(&mut a);
     assert_eq!(a.begin_handing(now), Poll::Pending, "the thread for it does not rest yet");
-    a.hands_rest = true;
+    a.delivery_idle = true;
     assert_eq!((a.begin_handing(now), a.is_handing()), (Poll::Ready(true), true));
     assert_eq!(a.begin_handing(now), Poll::Ready(false), "a thread does");
     a.inbox.push(LinkId(0), Arrival::Mark(1));
@@ -128,14 +128,14 @@ fn threads_of_zenoh_hand_over_while_nothing_waits_and_callbacks_are_fast() {
 }
 
 #[test]
-fn what_was_handed_over_is_taken_at_once() {
+fn what_was_handed_over_is_acknowledged_at_once() {
     let (mut a, mut b) = linked();
     told(&mut b);
-    b.hands_rest = true;
+    b.delivery_idle = true;
     let (link, mut way) = a.way(only_link(&a)).expect("a link");
     link.mark(&mut way);
     settle(&mut a, &mut b);
-    assert!(told(&mut b).is_empty() && a.is_taken());
+    assert!(told(&mut b).is_empty() && a.is_acknowledged());
 }
 
 #[test]
@@ -185,14 +185,14 @@ fn a_lost_hello_is_said_again() {
     assert!(a.keep_time(Instant::now() + 2 * HELLO_FIRST), "something will be due");
     settle(&mut a, &mut b);
     assert_eq!((told(&mut a), told(&mut b)), (vec!["up"], vec!["up"]));
-    assert!(!a.keep_time(Instant::now()) && a.is_taken());
+    assert!(!a.keep_time(Instant::now()) && a.is_acknowledged());
 }
 
 #[test]
-fn what_was_sent_is_asked_for_until_it_is_taken() {
+fn what_was_sent_is_asked_for_until_it_is_acknowledged() {
     let (mut a, mut b) = linked();
     told(&mut b);
-    assert!(a.is_sent() && !a.is_taken(), "the announcement");
+    assert!(a.is_sent() && !a.is_acknowledged(), "the announcement");
     let later = Instant::now() + Duration::from_secs(5);
     assert!(a.keep_time(later));
     settle(&mut a, &mut b);
@@ -203,9 +203,9 @@ fn what_was_sent_is_asked_for_until_it_is_taken() {
         let (_, way) = state.way(link).expect("a link");
         way.line.send(content, way.out);
     };
-    mail(&mut b, Content::Taken(sent));
+    mail(&mut b, Content::Ack(sent));
     settle(&mut a, &mut b);
-    assert!(!a.is_taken(), "nobody can take more than was sent");
+    assert!(!a.is_acknowledged(), "nobody can acknowledge more than was sent");
 }
 
 #[test]

@@ -8,13 +8,13 @@ use polywire_core::envelope::{Envelope, Extensions};
 use super::outbox::Progress;
 
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct Retained {
     messages: VecDeque<Message>,
     bytes: usize,
     /// The number of messages at the front that are confirmed. Later messages refer to them.
     confirmed: usize,
     /// The bytes of these confirmed messages.
-    chain: usize,
+    confirmed_bytes: usize,
     /// Messages forgotten so far.
     forgotten: u64,
     /// The positions of the key frames among the messages, counted from the channel's first
@@ -39,16 +39,16 @@ impl Message {
     }
 }
 
-impl Kept {
+impl Retained {
     /// Returns the number of bytes of the messages that are not confirmed.
-    pub(super) fn open(&self) -> usize {
-        self.bytes - self.chain
+    pub(super) fn unconfirmed_bytes(&self) -> usize {
+        self.bytes - self.confirmed_bytes
     }
 
-    /// Returns the number of bytes of the messages that are kept only because later ones refer to
-    /// them.
-    pub(super) fn chain(&self) -> usize {
-        self.chain
+    /// Returns the number of bytes of the messages that are retained only because later ones refer
+    /// to them.
+    pub(super) fn confirmed_bytes(&self) -> usize {
+        self.confirmed_bytes
     }
 
     /// Returns the number of messages so far, including forgotten ones.
@@ -64,7 +64,7 @@ impl Kept {
     /// Forgets all messages, and returns how many there were.
     pub(super) fn clear(&mut self) -> u64 {
         let count = self.messages.len() as u64;
-        *self = Kept { forgotten: self.count(), ..Kept::default() };
+        *self = Retained { forgotten: self.count(), ..Retained::default() };
         count
     }
 
@@ -72,7 +72,7 @@ impl Kept {
         self.messages.is_empty()
     }
 
-    /// Keeps a message. [`Kept::sent_all`] sets its position on the link later.
+    /// Retains a message. [`Retained::sent_all`] sets its position on the link later.
     #[inline]
     pub(super) fn push(&mut self, envelope: &Envelope<'_>, payload: &[u8]) {
         if envelope.anchor == Some(envelope.sequence) {
@@ -99,7 +99,7 @@ impl Kept {
         }
     }
 
-    /// Forgets the messages that are confirmed and to which no kept message refers.
+    /// Forgets the messages that are confirmed and to which no retained message refers.
     #[inline]
     pub(super) fn confirmed(&mut self, progress: Progress) {
         if self.unsent > 0 && !progress.broken {
@@ -110,7 +110,7 @@ impl Kept {
         while self.confirmed < sent
             && let Some(message) = self.messages.get(self.confirmed).filter(is_confirmed)
         {
-            self.chain += message.size();
+            self.confirmed_bytes += message.size();
             self.confirmed += 1;
         }
         let needed = self.forgotten + self.confirmed as u64;
@@ -125,17 +125,17 @@ impl Kept {
 
     /// Drops the oldest message. Returns true if it was not confirmed.
     pub(super) fn drop_oldest(&mut self) -> bool {
-        let was_open = self.confirmed == 0;
+        let was_unconfirmed = self.confirmed == 0;
         self.pop();
-        was_open
+        was_unconfirmed
     }
 
     /// Marks all messages as unsent and unconfirmed, because the link has ended. Returns the number
     /// of messages that were not confirmed.
     pub(super) fn forget_progress(&mut self) -> u64 {
-        let open = self.messages.len() - self.confirmed;
-        (self.unsent, self.confirmed, self.chain) = (self.messages.len(), 0, 0);
-        open as u64
+        let unconfirmed = self.messages.len() - self.confirmed;
+        (self.unsent, self.confirmed, self.confirmed_bytes) = (self.messages.len(), 0, 0);
+        unconfirmed as u64
     }
 
     /// Yields the messages in parts of at most `most`.
@@ -159,7 +159,7 @@ impl Kept {
         self.forgotten += 1;
         if self.confirmed > 0 {
             self.confirmed -= 1;
-            self.chain -= message.size();
+            self.confirmed_bytes -= message.size();
         }
         self.unsent = self.unsent.min(self.messages.len());
     }
@@ -177,69 +177,81 @@ mod tests {
         Progress { handed, confirmed, holds: false, broken: false }
     }
 
-    /// Keeps messages with these sequence numbers and anchors, each of which is sent at once.
-    fn sent(kept: &mut Kept, messages: &[(u64, Option<u64>)]) {
+    /// Retains messages with these sequence numbers and anchors, each of which is sent at once.
+    fn sent(retained: &mut Retained, messages: &[(u64, Option<u64>)]) {
         for (sequence, anchor) in messages {
-            kept.push(&Envelope { anchor: *anchor, ..Envelope::data(ChannelId(1), *sequence, 0) }, b"payload");
-            kept.sent_all(link(*sequence, 0));
+            retained.push(&Envelope { anchor: *anchor, ..Envelope::data(ChannelId(1), *sequence, 0) }, b"payload");
+            retained.sent_all(link(*sequence, 0));
         }
     }
 
-    fn numbers(kept: &Kept) -> Vec<u64> {
-        kept.in_parts(2).flatten().map(|(envelope, _)| envelope.sequence).collect()
+    fn numbers(retained: &Retained) -> Vec<u64> {
+        retained.in_parts(2).flatten().map(|(envelope, _)| envelope.sequence).collect()
     }
 
     #[test]
     fn what_is_confirmed_is_forgotten_and_the_rest_is_sent_again() {
-        let mut kept = Kept::default();
-        sent(&mut kept, &[(1, None), (2, None), (3, None), (4, None), (5, None)]);
-        kept.confirmed(link(5, 2));
-        assert_eq!((numbers(&kept), kept.is_confirmed(2), kept.is_confirmed(3)), (vec![3, 4, 5], true, false));
-        assert_eq!(kept.forget_progress(), 3);
+        let mut retained = Retained::default();
+        sent(&mut retained, &[(1, None), (2, None), (3, None), (4, None), (5, None)]);
+        retained.confirmed(link(5, 2));
+        assert_eq!(
+            (numbers(&retained), retained.is_confirmed(2), retained.is_confirmed(3)),
+            (vec![3, 4, 5], true, false)
+        );
+        assert_eq!(retained.forget_progress(), 3);
         // None of them was sent on the next link yet, whatever else that link confirms.
-        kept.confirmed(Progress { broken: true, ..link(100, 100) });
-        assert_eq!(numbers(&kept), [3, 4, 5]);
-        kept.sent_all(link(3, 0));
-        kept.confirmed(link(3, 3));
-        assert_eq!((kept.is_empty(), kept.open(), kept.chain(), kept.is_confirmed(5)), (true, 0, 0, true));
+        retained.confirmed(Progress { broken: true, ..link(100, 100) });
+        assert_eq!(numbers(&retained), [3, 4, 5]);
+        retained.sent_all(link(3, 0));
+        retained.confirmed(link(3, 3));
+        assert_eq!(
+            (retained.is_empty(), retained.unconfirmed_bytes(), retained.confirmed_bytes(), retained.is_confirmed(5)),
+            (true, 0, 0, true)
+        );
     }
 
     #[test]
     fn what_waits_for_an_answer_is_confirmed_after_it() {
-        let (mut kept, held) = (Kept::default(), Progress { holds: true, ..link(7, 7) });
-        kept.push(&Envelope::data(ChannelId(1), 1, 0), b"payload");
-        kept.sent_all(held);
-        kept.confirmed(held);
-        assert_eq!(numbers(&kept), [1]);
-        kept.confirmed(link(8, 7));
-        assert_eq!(numbers(&kept), [1]);
-        kept.confirmed(link(8, 8));
-        assert!(kept.is_empty());
+        let (mut retained, held) = (Retained::default(), Progress { holds: true, ..link(7, 7) });
+        retained.push(&Envelope::data(ChannelId(1), 1, 0), b"payload");
+        retained.sent_all(held);
+        retained.confirmed(held);
+        assert_eq!(numbers(&retained), [1]);
+        retained.confirmed(link(8, 7));
+        assert_eq!(numbers(&retained), [1]);
+        retained.confirmed(link(8, 8));
+        assert!(retained.is_empty());
     }
 
     #[test]
     fn a_key_frame_stays_as_long_as_messages_refer_to_it() {
-        let mut kept = Kept::default();
-        sent(&mut kept, &[(1, Some(1)), (2, None), (3, Some(3)), (4, None), (5, None)]);
-        kept.confirmed(link(5, 2));
-        assert_eq!((numbers(&kept), kept.chain()), (vec![3, 4, 5], 0));
-        kept.confirmed(link(5, 5));
-        let all = kept.chain();
-        assert_eq!((numbers(&kept), kept.open(), kept.is_confirmed(5)), (vec![3, 4, 5], 0, true));
+        let mut retained = Retained::default();
+        sent(&mut retained, &[(1, Some(1)), (2, None), (3, Some(3)), (4, None), (5, None)]);
+        retained.confirmed(link(5, 2));
+        assert_eq!((numbers(&retained), retained.confirmed_bytes()), (vec![3, 4, 5], 0));
+        retained.confirmed(link(5, 5));
+        let all = retained.confirmed_bytes();
+        assert_eq!(
+            (numbers(&retained), retained.unconfirmed_bytes(), retained.is_confirmed(5)),
+            (vec![3, 4, 5], 0, true)
+        );
         // Confirmed messages are sent again as well, but do not count.
-        assert_eq!((kept.forget_progress(), kept.chain(), kept.open()), (0, 0, all));
-        kept.sent_all(link(3, 0));
-        sent(&mut kept, &[(6, Some(6))]);
-        kept.confirmed(link(6, 6));
-        assert_eq!(numbers(&kept), [6]);
-        assert!(!kept.drop_oldest() && kept.is_empty() && kept.bytes == 0);
+        assert_eq!((retained.forget_progress(), retained.confirmed_bytes(), retained.unconfirmed_bytes()), (0, 0, all));
+        retained.sent_all(link(3, 0));
+        sent(&mut retained, &[(6, Some(6))]);
+        retained.confirmed(link(6, 6));
+        assert_eq!(numbers(&retained), [6]);
+        assert!(!retained.drop_oldest() && retained.is_empty() && retained.bytes == 0);
     }
 
     #[test]
     fn room_is_made_by_the_oldest() {
-        let mut kept = Kept::default();
-        sent(&mut kept, &[(1, None), (2, None)]);
-        assert!(kept.drop_oldest());
-        assert_eq!((numbers(&kept), kept.clear(), kept.count(), kept.is_confirmed(2)), (vec![2], 1, 2, true));
+        let mut retained = Retained::default();
+        sent(&mut retained, &[(1, None), (2, None)]);
+        assert!(retained.drop_oldest());
+        assert_eq!(
+            (numbers(&retained), retained.clear(), retained.count(), retained.is_confirmed(2)),
+            (vec![2], 1, 2, true)
+        );
     }
 }

@@ -24,7 +24,7 @@ const LOOK_EVERY: u32 = 8;
 const MARKS: usize = 32;
 
 /// Messages received on the link, and how many of them are confirmed to the peer.
-pub(super) struct Taken {
+pub(super) struct Confirmations {
     pub(super) messages: u64,
     confirmed: u64,
     at: Instant,
@@ -34,12 +34,12 @@ pub(super) struct Taken {
     pause: Duration,
     /// Reads of the stream since the clock was read.
     reads: u32,
-    relayed: Relayed,
+    relay_progress: RelayProgress,
 }
 
 /// How many of the received messages were confirmed by the links to which they were relayed.
 #[derive(Default)]
-struct Relayed {
+struct RelayProgress {
     arrived: u64,
     /// In the order of the messages; at most [`MARKS`].
     marks: VecDeque<Mark>,
@@ -59,16 +59,16 @@ struct Sent {
     messages: Option<u64>,
 }
 
-impl Taken {
+impl Confirmations {
     pub(super) fn new() -> Self {
-        Taken {
+        Confirmations {
             messages: 0,
             confirmed: 0,
             at: Instant::now(),
             waits: false,
             pause: CONFIRM_EVERY,
             reads: 0,
-            relayed: Relayed::default(),
+            relay_progress: RelayProgress::default(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Taken {
     }
 
     fn confirm_later(&mut self, shared: &Shared, link: &Link) {
-        let arrived = self.relayed.arrived(self.messages, shared, link);
+        let arrived = self.relay_progress.arrived(self.messages, shared, link);
         let is_much = arrived - self.confirmed >= CONFIRM_AT;
         match is_much && link.outbox.confirm(arrived) {
             true => self.confirmed = arrived,
@@ -106,7 +106,7 @@ impl Taken {
         self.reads = 0;
         let now = Instant::now();
         if now.saturating_duration_since(self.at) >= CONFIRM_EVERY {
-            let arrived = self.relayed.arrived(self.messages, shared, link);
+            let arrived = self.relay_progress.arrived(self.messages, shared, link);
             if arrived > self.confirmed && link.outbox.confirm(arrived) {
                 (self.confirmed, self.at, self.pause) = (arrived, now, CONFIRM_EVERY);
                 return;
@@ -127,7 +127,8 @@ impl Taken {
                 false => self.look(shared, link),
             }
         }
-        let is_left_to_heartbeats = link.outbox.confirms_by_heartbeats() && self.relayed.arrived == self.messages;
+        let is_left_to_heartbeats =
+            link.outbox.confirms_by_heartbeats() && self.relay_progress.arrived == self.messages;
         if self.messages == self.confirmed || is_left_to_heartbeats {
             self.wait(link, None);
         } else if self.confirmed == before && self.pause < CONFIRM_RARELY {
@@ -142,7 +143,7 @@ impl Taken {
     }
 }
 
-impl Relayed {
+impl RelayProgress {
     /// Returns how many of the `messages` received on `from` are confirmed by the links to which
     /// they were relayed. Without relaying, all of them count as confirmed.
     fn arrived(&mut self, messages: u64, shared: &Shared, from: &Link) -> u64 {

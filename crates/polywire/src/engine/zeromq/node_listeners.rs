@@ -19,20 +19,20 @@ use super::{
         stream::Connection,
         tcp, unix,
     },
-    address::{Place, bare},
+    address::{SocketEndpoint, bare},
 };
 use crate::system::{self, Wake};
 
 /// The callers that wait for the listeners of this process, by the name of the `inproc` endpoint.
-static CALLERS: Mutex<Option<HashMap<String, Door>>> = Mutex::new(None);
+static CALLERS: Mutex<Option<HashMap<String, InprocListener>>> = Mutex::new(None);
 
-struct Door {
+struct InprocListener {
     callers: Vec<Socket>,
     wake: Arc<Wake>,
 }
 
 /// The listeners of a node.
-pub(super) struct Doors {
+pub(super) struct NodeListeners {
     sockets: Vec<Bound>,
     inproc: Vec<String>,
     /// The TCP port; 0 if there is none.
@@ -47,34 +47,37 @@ struct Bound {
     address: SockAddr,
 }
 
-impl Doors {
+impl NodeListeners {
     /// Opens a listener for each of these endpoints. For TCP, it uses this port, or any port if it
     /// is 0.
-    pub(super) fn open(places: &[Place], port: u16, options: &EngineOptions) -> io::Result<Doors> {
+    pub(super) fn open(endpoints: &[SocketEndpoint], port: u16, options: &EngineOptions) -> io::Result<NodeListeners> {
         let wake = Arc::new(Wake::new()?);
-        let mut doors = Doors { sockets: Vec::new(), inproc: Vec::new(), port, wake, options: options.clone() };
-        for place in places {
-            match place {
-                Place::Tcp { host, .. } => {
+        let mut listeners =
+            NodeListeners { sockets: Vec::new(), inproc: Vec::new(), port, wake, options: options.clone() };
+        for endpoint in endpoints {
+            match endpoint {
+                SocketEndpoint::Tcp { host, .. } => {
                     let host =
                         if host == "*" { Ok(Ipv4Addr::UNSPECIFIED.into()) } else { bare(host).parse::<IpAddr>() };
                     let host = host.map_err(|_| io::ErrorKind::InvalidInput)?;
-                    doors.bind(&tcp::FAMILY, SocketAddr::from((host, doors.port)).into())?;
-                    let bound = doors.sockets.last().and_then(|bound| bound.address.as_socket());
-                    doors.port = bound.map_or(0, |bound| bound.port());
+                    listeners.bind(&tcp::FAMILY, SocketAddr::from((host, listeners.port)).into())?;
+                    let bound = listeners.sockets.last().and_then(|bound| bound.address.as_socket());
+                    listeners.port = bound.map_or(0, |bound| bound.port());
                 }
-                Place::Ipc(path) => doors.bind(&unix::FAMILY, SockAddr::unix(Place::path_of_nodes(path))?)?,
-                Place::Inproc(name) => {
-                    let door = Door { callers: Vec::new(), wake: doors.wake.clone() };
-                    CALLERS.lock().get_or_insert_default().insert(name.clone(), door);
-                    doors.inproc.push(name.clone());
+                SocketEndpoint::Ipc(path) => {
+                    listeners.bind(&unix::FAMILY, SockAddr::unix(SocketEndpoint::path_of_nodes(path))?)?
+                }
+                SocketEndpoint::Inproc(name) => {
+                    let listener = InprocListener { callers: Vec::new(), wake: listeners.wake.clone() };
+                    CALLERS.lock().get_or_insert_default().insert(name.clone(), listener);
+                    listeners.inproc.push(name.clone());
                 }
             }
         }
-        if !doors.sockets.iter().any(|bound| bound.address.as_socket().is_some()) {
-            doors.port = 0;
+        if !listeners.sockets.iter().any(|bound| bound.address.as_socket().is_some()) {
+            listeners.port = 0;
         }
-        Ok(doors)
+        Ok(listeners)
     }
 
     fn bind(&mut self, family: &'static dyn Family, address: SockAddr) -> io::Result<()> {
@@ -123,15 +126,15 @@ impl Doors {
             family.unbound(address);
         }
         if let Some(all) = &mut *CALLERS.lock() {
-            all.retain(|name, door| !(self.inproc.contains(name) && Arc::ptr_eq(&door.wake, &self.wake)));
+            all.retain(|name, listener| !(self.inproc.contains(name) && Arc::ptr_eq(&listener.wake, &self.wake)));
         }
     }
 }
 
 /// Connects to the node that listens for an endpoint. For TCP, it uses this port of the same host.
-pub(super) fn call(place: &Place, port: u16, options: &EngineOptions) -> io::Result<Connection> {
-    match place {
-        Place::Tcp { host, .. } => {
+pub(super) fn call(endpoint: &SocketEndpoint, port: u16, options: &EngineOptions) -> io::Result<Connection> {
+    match endpoint {
+        SocketEndpoint::Tcp { host, .. } => {
             let mut refused = io::Error::from(io::ErrorKind::NotFound);
             for to in (bare(host), port).to_socket_addrs()? {
                 match tcp::FAMILY.connect(&to.into(), options) {
@@ -141,17 +144,17 @@ pub(super) fn call(place: &Place, port: u16, options: &EngineOptions) -> io::Res
             }
             Err(refused)
         }
-        Place::Ipc(path) => {
-            let to = SockAddr::unix(Place::path_of_nodes(path))?;
+        SocketEndpoint::Ipc(path) => {
+            let to = SockAddr::unix(SocketEndpoint::path_of_nodes(path))?;
             let socket = unix::FAMILY.connect(&to, options)?;
             sockets::connection(&unix::FAMILY, socket, &to, options)
         }
-        Place::Inproc(name) => {
+        SocketEndpoint::Inproc(name) => {
             let (here, there) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
             let mut callers = CALLERS.lock();
-            let door = callers.as_mut().and_then(|all| all.get_mut(name)).ok_or(io::ErrorKind::NotFound)?;
-            door.callers.push(there);
-            door.wake.wake();
+            let listener = callers.as_mut().and_then(|all| all.get_mut(name)).ok_or(io::ErrorKind::NotFound)?;
+            listener.callers.push(there);
+            listener.wake.wake();
             Ok(connection(here))
         }
     }
@@ -169,17 +172,17 @@ mod tests {
 
     #[test]
     fn callers_of_one_moment_are_accepted_without_a_pause() {
-        let place = Place::Inproc(format!("doors-{}", std::process::id()));
+        let endpoint = SocketEndpoint::Inproc(format!("node-listeners-{}", std::process::id()));
         let options = EngineOptions::default();
-        let doors = Doors::open(std::slice::from_ref(&place), 0, &options).expect("it listens");
-        let _callers = [(); 3].map(|()| call(&place, 0, &options).expect("it is called"));
+        let listeners = NodeListeners::open(std::slice::from_ref(&endpoint), 0, &options).expect("it listens");
+        let _callers = [(); 3].map(|()| call(&endpoint, 0, &options).expect("it is called"));
         for number in 1..=3 {
-            let mut woken = [PollFd::new(&*doors.wake, PollFlags::IN)];
+            let mut woken = [PollFd::new(&*listeners.wake, PollFlags::IN)];
             let is_woken = matches!(poll(&mut woken, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1));
             assert!(is_woken, "caller {number} would wait");
-            assert!(doors.accept().expect("it listens").is_some(), "caller {number}");
+            assert!(listeners.accept().expect("it listens").is_some(), "caller {number}");
         }
-        assert!(doors.accept().expect("it listens").is_none(), "nobody else has called");
-        doors.close();
+        assert!(listeners.accept().expect("it listens").is_none(), "nobody else has called");
+        listeners.close();
     }
 }

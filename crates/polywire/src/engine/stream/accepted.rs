@@ -13,20 +13,20 @@ use super::transport::ByteStream;
 
 /// Connections that a port has accepted, the oldest first.
 #[derive(Default)]
-pub(super) struct Guests(Mutex<Unnamed>);
+pub(super) struct AcceptedConnections(Mutex<State>);
 
 #[derive(Default)]
-struct Unnamed {
-    guests: Vec<Guest>,
+struct State {
+    connections: Vec<AcceptedConnection>,
     last: u64,
 }
 
 /// Identifies an accepted connection; the default stands for one that the port made itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct GuestId(Option<u64>);
+pub(super) struct AcceptedId(Option<u64>);
 
-struct Guest {
-    id: GuestId,
+struct AcceptedConnection {
+    id: AcceptedId,
     stream: Arc<dyn ByteStream>,
     from: Option<IpAddr>,
     standing: Standing,
@@ -44,56 +44,56 @@ pub(super) enum Standing {
     Active,
 }
 
-impl Guests {
+impl AcceptedConnections {
     /// Admits a connection from a host. If there are `most` connections already, closes one first:
     /// the oldest stranger, else the oldest idle peer, else the newest peer of the host that has
     /// the most. Returns `None` if the newcomer's host would then have as many as that host.
-    pub(super) fn admit(&self, stream: &Arc<dyn ByteStream>, host: Option<IpAddr>, most: usize) -> Option<GuestId> {
+    pub(super) fn admit(&self, stream: &Arc<dyn ByteStream>, host: Option<IpAddr>, most: usize) -> Option<AcceptedId> {
         let from = host.map(|host| host.to_canonical());
         let mut state = self.lock();
-        if state.guests.len() >= most {
+        if state.connections.len() >= most {
             let gone = state.makes_room(from)?;
-            state.guests.remove(gone).stream.shutdown(Shutdown::Both);
+            state.connections.remove(gone).stream.shutdown(Shutdown::Both);
         }
         state.last += 1;
-        let id = GuestId(Some(state.last));
-        state.guests.push(Guest { id, stream: stream.clone(), from, standing: Standing::Stranger });
+        let id = AcceptedId(Some(state.last));
+        state.connections.push(AcceptedConnection { id, stream: stream.clone(), from, standing: Standing::Stranger });
         Some(id)
     }
 
     /// Raises the standing of a connection.
-    pub(super) fn rise(&self, id: GuestId, standing: Standing) {
-        for guest in self.lock().guests.iter_mut().filter(|guest| guest.id == id) {
-            guest.standing = guest.standing.max(standing);
+    pub(super) fn rise(&self, id: AcceptedId, standing: Standing) {
+        for connection in self.lock().connections.iter_mut().filter(|connection| connection.id == id) {
+            connection.standing = connection.standing.max(standing);
         }
     }
 
     /// Returns whether the connection was closed to make room for another.
-    pub(super) fn is_displaced(&self, id: GuestId) -> bool {
-        id.0.is_some() && self.lock().guests.iter().all(|guest| guest.id != id)
+    pub(super) fn is_displaced(&self, id: AcceptedId) -> bool {
+        id.0.is_some() && self.lock().connections.iter().all(|connection| connection.id != id)
     }
 
-    pub(super) fn leave(&self, id: GuestId) {
-        self.lock().guests.retain(|guest| guest.id != id);
+    pub(super) fn leave(&self, id: AcceptedId) {
+        self.lock().connections.retain(|connection| connection.id != id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Unnamed> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
 }
 
-impl Unnamed {
+impl State {
     fn makes_room(&self, newcomer: Option<IpAddr>) -> Option<usize> {
-        let oldest = |standing| self.guests.iter().position(|guest| guest.standing == standing);
+        let oldest = |standing| self.connections.iter().position(|connection| connection.standing == standing);
         oldest(Standing::Stranger).or_else(|| oldest(Standing::Idle)).or_else(|| self.newest_of_the_most(newcomer))
     }
 
     fn newest_of_the_most(&self, newcomer: Option<IpAddr>) -> Option<usize> {
         let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
-        self.guests.iter().for_each(|guest| *counts.entry(guest.from).or_default() += 1);
+        self.connections.iter().for_each(|connection| *counts.entry(connection.from).or_default() += 1);
         let (most, count) = counts.iter().max_by_key(|(_, count)| **count)?;
         let fair = *count > counts.get(&newcomer).map_or(0, |own| *own) + 1;
-        self.guests.iter().rposition(|guest| guest.from == *most).filter(|_| fair)
+        self.connections.iter().rposition(|connection| connection.from == *most).filter(|_| fair)
     }
 }
 
@@ -122,41 +122,41 @@ mod tests {
         fn shutdown(&self, _: Shutdown) {}
     }
 
-    fn admit(guests: &Guests, last: u8) -> Option<GuestId> {
+    fn admit(accepted: &AcceptedConnections, last: u8) -> Option<AcceptedId> {
         let stream: Arc<dyn ByteStream> = Arc::new(Nothing);
-        guests.admit(&stream, Some([10, 0, 0, last].into()), 4)
+        accepted.admit(&stream, Some([10, 0, 0, last].into()), 4)
     }
 
-    fn four(guests: &Guests, addresses: [u8; 4], standings: [Standing; 4]) -> Vec<GuestId> {
-        let ids: Vec<GuestId> = addresses.iter().map(|last| admit(guests, *last).expect("room")).collect();
-        ids.iter().zip(standings).for_each(|(id, standing)| guests.rise(*id, standing));
+    fn four(accepted: &AcceptedConnections, addresses: [u8; 4], standings: [Standing; 4]) -> Vec<AcceptedId> {
+        let ids: Vec<AcceptedId> = addresses.iter().map(|last| admit(accepted, *last).expect("room")).collect();
+        ids.iter().zip(standings).for_each(|(id, standing)| accepted.rise(*id, standing));
         ids
     }
 
     #[test]
     fn strangers_make_room_before_idle_peers_and_the_oldest_first() {
         use Standing::{Active, Idle, Stranger};
-        let guests = Guests::default();
-        let ids = four(&guests, [1; 4], [Idle, Active, Stranger, Idle]);
+        let accepted = AcceptedConnections::default();
+        let ids = four(&accepted, [1; 4], [Idle, Active, Stranger, Idle]);
         for displaced in [2, 0, 3] {
-            let id = admit(&guests, 1).expect("room is made");
-            guests.rise(id, Active);
-            assert!(guests.is_displaced(ids[displaced]));
+            let id = admit(&accepted, 1).expect("room is made");
+            accepted.rise(id, Active);
+            assert!(accepted.is_displaced(ids[displaced]));
         }
-        assert_eq!(admit(&guests, 1), None, "all are active and from one address");
-        assert!(!guests.is_displaced(ids[1]) && !guests.is_displaced(GuestId::default()));
-        guests.leave(ids[1]);
-        assert!(admit(&guests, 1).is_some());
+        assert_eq!(admit(&accepted, 1), None, "all are active and from one address");
+        assert!(!accepted.is_displaced(ids[1]) && !accepted.is_displaced(AcceptedId::default()));
+        accepted.leave(ids[1]);
+        assert!(admit(&accepted, 1).is_some());
     }
 
     #[test]
     fn an_address_that_has_most_of_the_places_makes_room_for_others() {
-        let guests = Guests::default();
-        let ids = four(&guests, [1, 1, 2, 1], [Standing::Active; 4]);
-        assert_eq!(admit(&guests, 1), None);
-        let third = admit(&guests, 3).expect("room is made");
-        guests.rise(third, Standing::Active);
-        assert!(guests.is_displaced(ids[3]), "the newest of the address with the most");
-        assert_eq!(admit(&guests, 2), None, "it would only change places with the one that makes room");
+        let accepted = AcceptedConnections::default();
+        let ids = four(&accepted, [1, 1, 2, 1], [Standing::Active; 4]);
+        assert_eq!(admit(&accepted, 1), None);
+        let third = admit(&accepted, 3).expect("room is made");
+        accepted.rise(third, Standing::Active);
+        assert!(accepted.is_displaced(ids[3]), "the newest of the address with the most");
+        assert_eq!(admit(&accepted, 2), None, "it would only change places with the one that makes room");
     }
 }

@@ -21,7 +21,7 @@ const ROOM: Duration = Duration::from_secs(2);
 
 /// The liveliness of one link's peer, which the link's threads and publishers share.
 #[derive(Default)]
-pub(super) struct Pulse {
+pub(super) struct PeerLiveliness {
     /// Odd while the reading thread handles received bytes, even while it reads.
     turns: AtomicU64,
     /// The peer's lease in milliseconds; 0 if it promised none.
@@ -30,7 +30,7 @@ pub(super) struct Pulse {
     silences: AtomicU64,
 }
 
-/// The result of a check of a [`Pulse`], unless the peer is heard as before.
+/// The result of a check of a [`PeerLiveliness`], unless the peer is heard as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// Nothing arrived for the lease.
@@ -41,7 +41,7 @@ pub(super) enum Finding {
     Heard,
 }
 
-impl Pulse {
+impl PeerLiveliness {
     /// Notes that the reading thread has received something, and will handle it.
     #[inline]
     pub(super) fn received(&self) {
@@ -79,8 +79,8 @@ impl Pulse {
     }
 }
 
-/// What the writing thread remembers between two checks of a [`Pulse`].
-pub(super) struct Watch {
+/// What the writing thread remembers between two checks of a [`PeerLiveliness`].
+pub(super) struct LeaseMonitor {
     /// The time from the last frame sent to this end's heartbeat; `None` without a lease.
     beat: Option<Duration>,
     turns: u64,
@@ -89,12 +89,12 @@ pub(super) struct Watch {
     quiet: Duration,
 }
 
-impl Watch {
-    /// Creates the watch of an end that promised `lease`; zero promises nothing.
-    pub(super) fn new(lease: Duration, now: Instant) -> Watch {
+impl LeaseMonitor {
+    /// Creates the monitor of an end that promised `lease`; zero promises nothing.
+    pub(super) fn new(lease: Duration, now: Instant) -> LeaseMonitor {
         let seldom = (lease / 2).min(lease.saturating_sub(ROOM));
         let beat = (!lease.is_zero()).then(|| seldom.max(lease / BEATS));
-        Watch { beat, turns: 0, looked: now, quiet: Duration::ZERO }
+        LeaseMonitor { beat, turns: 0, looked: now, quiet: Duration::ZERO }
     }
 
     /// Returns whether a heartbeat is due, if the last frame left at `written`.
@@ -104,37 +104,37 @@ impl Watch {
 
     /// Returns how long the writing thread may sleep until the next heartbeat or check; `None` for
     /// any time.
-    pub(super) fn rest(&self, pulse: &Pulse, now: Instant, written: Instant) -> Option<Duration> {
+    pub(super) fn rest(&self, liveliness: &PeerLiveliness, now: Instant, written: Instant) -> Option<Duration> {
         let beat = self.beat.map(|beat| beat.saturating_sub(now.saturating_duration_since(written)));
-        let look = pulse.lease().map(|lease| self.next_look(lease).saturating_sub(self.since_look(now)));
+        let look = liveliness.lease().map(|lease| self.next_look(lease).saturating_sub(self.since_look(now)));
         let rest = beat.into_iter().chain(look).min()?;
         Some(rest.max(Duration::from_millis(1)))
     }
 
     /// Checks whether the peer was heard, if the last check is long enough ago.
-    pub(super) fn look(&mut self, pulse: &Pulse, now: Instant) -> Option<Finding> {
-        let lease = pulse.lease();
+    pub(super) fn look(&mut self, liveliness: &PeerLiveliness, now: Instant) -> Option<Finding> {
+        let lease = liveliness.lease();
         let step = self.next_look(lease.unwrap_or(SHORTEST));
         let passed = self.since_look(now);
         if passed < step {
             return None;
         }
         self.looked = now;
-        let turns = pulse.turns.load(Ordering::Relaxed);
+        let turns = liveliness.turns.load(Ordering::Relaxed);
         let is_reading = turns.is_multiple_of(2);
         let was_heard = std::mem::replace(&mut self.turns, turns) != turns || !is_reading;
         if was_heard || lease.is_none() {
             self.quiet = Duration::ZERO;
-            return pulse.silent.swap(false, Ordering::Relaxed).then_some(Finding::Heard);
+            return liveliness.silent.swap(false, Ordering::Relaxed).then_some(Finding::Heard);
         }
-        if pulse.is_silent() {
+        if liveliness.is_silent() {
             return Some(Finding::StillSilent);
         }
         // If this process did not run, most of that time says nothing about the peer.
         self.quiet += passed.min(step * 2);
         let lease = lease.filter(|lease| self.quiet >= *lease)?;
-        pulse.silent.store(true, Ordering::Relaxed);
-        pulse.silences.fetch_add(1, Ordering::Relaxed);
+        liveliness.silent.store(true, Ordering::Relaxed);
+        liveliness.silences.fetch_add(1, Ordering::Relaxed);
         Some(Finding::Silent(lease))
     }
 
@@ -159,72 +159,72 @@ mod tests {
 
     /// Returns the findings of checks every quarter of the lease. The peer is heard before the
     /// checks of these numbers.
-    fn findings(pulse: &Pulse, looks: u64, heard: impl Fn(u64) -> bool) -> Vec<(u64, Finding)> {
+    fn findings(liveliness: &PeerLiveliness, looks: u64, heard: impl Fn(u64) -> bool) -> Vec<(u64, Finding)> {
         let start = Instant::now();
-        let mut watch = Watch::new(LEASE, start);
+        let mut monitor = LeaseMonitor::new(LEASE, start);
         let look = |number| {
             if heard(number) {
-                pulse.received();
-                pulse.reads();
+                liveliness.received();
+                liveliness.reads();
             }
-            Some((number, watch.look(pulse, start + ms(250 * number))?))
+            Some((number, monitor.look(liveliness, start + ms(250 * number))?))
         };
         (1..=looks).filter_map(look).collect()
     }
 
     #[test]
     fn a_peer_is_silent_after_its_lease_and_heard_again_at_once() {
-        let pulse = Pulse::default();
-        pulse.promised(1000);
+        let liveliness = PeerLiveliness::default();
+        liveliness.promised(1000);
         let still = |number| (number, Finding::StillSilent);
         let expected = [(6, Finding::Silent(LEASE)), still(7), still(8), (9, Finding::Heard)];
-        assert_eq!(findings(&pulse, 12, |number| !(3..=8).contains(&number)), expected);
-        assert!(!pulse.is_silent());
-        assert_eq!(pulse.silences(), 1);
+        assert_eq!(findings(&liveliness, 12, |number| !(3..=8).contains(&number)), expected);
+        assert!(!liveliness.is_silent());
+        assert_eq!(liveliness.silences(), 1);
     }
 
     #[test]
     fn a_peer_without_a_lease_is_never_silent() {
-        let pulse = Pulse::default();
-        assert_eq!(findings(&pulse, 100, |_| false), []);
+        let liveliness = PeerLiveliness::default();
+        assert_eq!(findings(&liveliness, 100, |_| false), []);
         // Nor is a peer that revokes its lease.
-        pulse.promised(1000);
-        assert_eq!(findings(&pulse, 4, |_| false), [(4, Finding::Silent(LEASE))]);
-        pulse.promised(0);
-        assert_eq!(findings(&pulse, 4, |_| false), [(1, Finding::Heard)]);
+        liveliness.promised(1000);
+        assert_eq!(findings(&liveliness, 4, |_| false), [(4, Finding::Silent(LEASE))]);
+        liveliness.promised(0);
+        assert_eq!(findings(&liveliness, 4, |_| false), [(1, Finding::Heard)]);
     }
 
     #[test]
     fn time_in_which_this_end_did_not_read_or_run_does_not_count() {
-        let (pulse, start) = (Pulse::default(), Instant::now());
-        pulse.promised(1000);
-        let mut watch = Watch::new(LEASE, start);
+        let (liveliness, start) = (PeerLiveliness::default(), Instant::now());
+        liveliness.promised(1000);
+        let mut monitor = LeaseMonitor::new(LEASE, start);
         // The reading thread hands a message to a subscriber that is slow.
-        pulse.received();
-        (1..20).for_each(|number| assert_eq!(watch.look(&pulse, start + ms(250 * number)), None));
-        pulse.reads();
-        assert_eq!(watch.look(&pulse, start + ms(5000)), None);
+        liveliness.received();
+        (1..20).for_each(|number| assert_eq!(monitor.look(&liveliness, start + ms(250 * number)), None));
+        liveliness.reads();
+        assert_eq!(monitor.look(&liveliness, start + ms(5000)), None);
         // The process was suspended for an hour.
-        assert_eq!(watch.look(&pulse, start + ms(3_600_000)), None);
-        assert_eq!(watch.look(&pulse, start + ms(3_600_250)), None);
-        assert_eq!(watch.look(&pulse, start + ms(3_600_500)), Some(Finding::Silent(LEASE)));
+        assert_eq!(monitor.look(&liveliness, start + ms(3_600_000)), None);
+        assert_eq!(monitor.look(&liveliness, start + ms(3_600_250)), None);
+        assert_eq!(monitor.look(&liveliness, start + ms(3_600_500)), Some(Finding::Silent(LEASE)));
     }
 
     #[test]
     fn heartbeats_are_due_when_nothing_else_was_sent() {
-        let (pulse, start) = (Pulse::default(), Instant::now());
-        let watch = Watch::new(LEASE, start);
-        assert!(!watch.is_due(start + ms(249), start) && watch.is_due(start + ms(250), start));
-        assert!(!watch.is_due(start + ms(400), start + ms(200)));
-        assert_eq!(watch.rest(&pulse, start + ms(300), start + ms(200)), Some(ms(150)));
+        let (liveliness, start) = (PeerLiveliness::default(), Instant::now());
+        let monitor = LeaseMonitor::new(LEASE, start);
+        assert!(!monitor.is_due(start + ms(249), start) && monitor.is_due(start + ms(250), start));
+        assert!(!monitor.is_due(start + ms(400), start + ms(200)));
+        assert_eq!(monitor.rest(&liveliness, start + ms(300), start + ms(200)), Some(ms(150)));
         // A long lease has fewer heartbeats.
-        let beats = [2_000, 3_000, 5_000, 60_000].map(|lease| Watch::new(ms(lease), start).beat);
+        let beats = [2_000, 3_000, 5_000, 60_000].map(|lease| LeaseMonitor::new(ms(lease), start).beat);
         assert_eq!(beats, [500, 1_000, 2_500, 30_000].map(|beat| Some(ms(beat))));
-        let none = Watch::new(Duration::ZERO, start);
+        let none = LeaseMonitor::new(Duration::ZERO, start);
         assert!(!none.is_due(start + LEASE * 100, start));
-        assert_eq!(none.rest(&pulse, start, start), None);
+        assert_eq!(none.rest(&liveliness, start, start), None);
         // The peer's lease alone makes the thread check, and a tiny one does not keep it busy.
-        pulse.promised(1);
-        assert_eq!(none.rest(&pulse, start, start), Some(SHORTEST / BEATS));
+        liveliness.promised(1);
+        assert_eq!(none.rest(&liveliness, start, start), Some(SHORTEST / BEATS));
     }
 }

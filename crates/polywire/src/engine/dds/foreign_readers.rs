@@ -45,17 +45,17 @@ struct Writer {
 
 /// Returns the participants that are not nodes and have readers, with these readers.
 pub(super) fn readers(shared: &Shared) -> Vec<NodeData> {
-    let (mut strangers, readers, mut writers, channels) = {
+    let (mut participants, readers, mut writers, channels) = {
         let state = shared.state.lock();
-        let strangers: BTreeMap<Guid, NodeData> = state
+        let participants: BTreeMap<Guid, NodeData> = state
             .peers
             .iter()
             .filter(|(_, peer)| peer.node.is_none())
-            .map(|(guid, peer)| (*guid, stranger(shared, *guid, &peer.names)))
+            .map(|(guid, peer)| (*guid, foreign_participant(shared, *guid, &peer.names)))
             .collect();
-        let readers = state.readers.values().filter(|reader| strangers.contains_key(&reader.participant));
+        let readers = state.readers.values().filter(|reader| participants.contains_key(&reader.participant));
         let readers: Vec<Endpoint> = readers.filter(|reader| reader.type_name != OCTETS).cloned().collect();
-        (strangers, readers, others(&state), state.channels.values().cloned().collect::<Vec<_>>())
+        (participants, readers, others(&state), state.channels.values().cloned().collect::<Vec<_>>())
     };
     for channel in channels {
         writers.entry(channel.topic.clone()).or_default().push(Writer::own(shared, &channel));
@@ -81,12 +81,12 @@ pub(super) fn readers(shared: &Shared) -> Vec<NodeData> {
                 None => {}
             }
         }
-        strangers.entry(reader.participant).and_modify(|stranger| stranger.subscribers.push(data));
+        participants.entry(reader.participant).and_modify(|participant| participant.subscribers.push(data));
     }
-    strangers.into_values().filter(|stranger| !stranger.subscribers.is_empty()).collect()
+    participants.into_values().filter(|participant| !participant.subscribers.is_empty()).collect()
 }
 
-fn stranger(shared: &Shared, guid: Guid, names: &str) -> NodeData {
+fn foreign_participant(shared: &Shared, guid: Guid, names: &str) -> NodeData {
     NodeData {
         id: Id128(guid.0),
         name: address(&shared.endpoint, names, guid),
@@ -114,7 +114,8 @@ fn others(state: &State) -> BTreeMap<String, Vec<Writer>> {
 impl Writer {
     fn own(shared: &Shared, channel: &Arc<Channel>) -> Writer {
         let (id, type_name) = (channel.announcement.writer, channel.type_name.clone());
-        let offered = policies::qos_of(&policies::of_writer(&channel.announcement.offer, late::KEPT, &shared.options));
+        let offered =
+            policies::qos_of(&policies::of_writer(&channel.announcement.offer, late::DEFAULT_DEPTH, &shared.options));
         let representation = channel.form.representation();
         let has = Some(channel.writer.readers().into_iter().collect());
         let denied = &shared.state.lock().denied;

@@ -21,11 +21,11 @@ use super::{
 /// Longest subscription that a peer may send, in bytes.
 const LONGEST: usize = 4096;
 /// Topics whose subscriptions are known, at most.
-const MOST: usize = 1 << 16;
+const MAX_TOPICS: usize = 1 << 16;
 /// How often a waiting publisher releases the socket, so that others publish and nodes get answers.
 const TURN: Duration = Duration::from_millis(20);
 
-pub(super) struct Outlet {
+pub(super) struct PublishSocket {
     out: Mutex<Out>,
     /// Becomes readable when subscriptions may have arrived.
     pub(super) changed: OwnedFd,
@@ -49,7 +49,8 @@ struct Out {
 struct Topics {
     hasher: RandomState,
     hashes: HashSet<u64>,
-    /// There were more than [`MOST`] topics: from then on, the socket always counts as subscribed.
+    /// There were more than [`MAX_TOPICS`] topics: from then on, the socket always counts as
+    /// subscribed.
     are_many: bool,
 }
 
@@ -69,10 +70,10 @@ pub(super) enum Published {
     Dropped,
 }
 
-impl Outlet {
-    pub(super) fn new(context: &Context, most_waiting: u32, linger: Duration) -> io::Result<Outlet> {
+impl PublishSocket {
+    pub(super) fn new(context: &Context, high_water_mark: u32, linger: Duration) -> io::Result<PublishSocket> {
         let made = context.socket(Kind::XPub).and_then(|socket| {
-            socket.set_most_waiting(most_waiting)?;
+            socket.set_high_water_mark(high_water_mark)?;
             socket.set_longest_frame(LONGEST)?;
             socket.set_linger(linger)?;
             socket.set_ipv6(true)?;
@@ -81,7 +82,7 @@ impl Outlet {
         let socket = made.map_err(system)?;
         let changed = socket.changes()?;
         let out = Out { socket, card: None, is_stalled: false, is_lossless: false, topics: Topics::default() };
-        Ok(Outlet { out: Mutex::new(out), changed, is_heard: AtomicBool::new(false) })
+        Ok(PublishSocket { out: Mutex::new(out), changed, is_heard: AtomicBool::new(false) })
     }
 
     /// Binds an endpoint. Returns it with the port that the system has chosen.
@@ -158,7 +159,7 @@ impl Outlet {
 
 impl Topics {
     fn begin(&mut self, topic: &[u8]) {
-        self.are_many |= self.hashes.len() >= MOST;
+        self.are_many |= self.hashes.len() >= MAX_TOPICS;
         if !self.are_many {
             self.hashes.insert(self.hasher.hash_one(topic));
         }
@@ -205,8 +206,8 @@ mod tests {
         assert!(topics.are_some());
         topics.end(b"a");
         assert!(!topics.are_some());
-        (0..=MOST).for_each(|number| topics.begin(&number.to_le_bytes()));
-        (0..=MOST).for_each(|number| topics.end(&number.to_le_bytes()));
+        (0..=MAX_TOPICS).for_each(|number| topics.begin(&number.to_le_bytes()));
+        (0..=MAX_TOPICS).for_each(|number| topics.end(&number.to_le_bytes()));
         assert!(topics.are_some() && topics.hashes.is_empty());
     }
 }

@@ -10,31 +10,31 @@ use super::transport::ByteStream;
 
 /// For each node, the connection that is, or is about to be, the link to it.
 #[derive(Default)]
-pub(super) struct Seats {
-    state: Mutex<Occupied>,
+pub(super) struct LinkSlots {
+    state: Mutex<Holders>,
     freed: Condvar,
 }
 
 #[derive(Default)]
-struct Occupied {
-    by_node: BTreeMap<Id128, Occupant>,
+struct Holders {
+    by_node: BTreeMap<Id128, SlotHolder>,
     last: u64,
 }
 
-struct Occupant {
+struct SlotHolder {
     number: u64,
     incarnation: u64,
     stream: Arc<dyn ByteStream>,
 }
 
-/// The place of a connection as the link to a node. Dropping it frees the place.
-pub(super) struct Seat<'a> {
-    seats: &'a Seats,
+/// The slot of a connection as the link to a node. Dropping it frees the slot.
+pub(super) struct LinkSlot<'a> {
+    slots: &'a LinkSlots,
     node: Id128,
     number: u64,
 }
 
-impl Seats {
+impl LinkSlots {
     /// Makes a connection the link to `peer`. First ends a link to an earlier incarnation, and
     /// waits for its end; also a link to the same or a later incarnation, if `yields` returns true.
     /// The argument of `yields` says whether the incarnation is the same. Returns `None` if there
@@ -45,10 +45,10 @@ impl Seats {
         stream: &Arc<dyn ByteStream>,
         yields: impl Fn(bool) -> bool,
         deadline: Instant,
-    ) -> Option<Seat<'_>> {
+    ) -> Option<LinkSlot<'_>> {
         let mut state = self.lock();
-        while let Some(occupant) = state.by_node.get(&peer.node) {
-            let ends = match occupant.incarnation.cmp(&peer.incarnation) {
+        while let Some(holder) = state.by_node.get(&peer.node) {
+            let ends = match holder.incarnation.cmp(&peer.incarnation) {
                 Ordering::Less => true,
                 order => yields(order.is_eq()),
             };
@@ -56,32 +56,32 @@ impl Seats {
             if !ends || left.is_zero() {
                 return None;
             }
-            occupant.stream.shutdown(Shutdown::Both);
+            holder.stream.shutdown(Shutdown::Both);
             self.freed.wait_for(&mut state, left);
         }
         state.last += 1;
         let (number, incarnation) = (state.last, peer.incarnation);
-        state.by_node.insert(peer.node, Occupant { number, incarnation, stream: stream.clone() });
-        Some(Seat { seats: self, node: peer.node, number })
+        state.by_node.insert(peer.node, SlotHolder { number, incarnation, stream: stream.clone() });
+        Some(LinkSlot { slots: self, node: peer.node, number })
     }
 
     /// Returns whether this node has a link to the peer in this incarnation or a later one.
     pub(super) fn has(&self, peer: &Hello) -> bool {
-        self.lock().by_node.get(&peer.node).is_some_and(|occupant| occupant.incarnation >= peer.incarnation)
+        self.lock().by_node.get(&peer.node).is_some_and(|holder| holder.incarnation >= peer.incarnation)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Occupied> {
+    fn lock(&self) -> MutexGuard<'_, Holders> {
         self.state.lock()
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for LinkSlot<'_> {
     fn drop(&mut self) {
-        let mut state = self.seats.lock();
-        if state.by_node.get(&self.node).is_some_and(|occupant| occupant.number == self.number) {
+        let mut state = self.slots.lock();
+        if state.by_node.get(&self.node).is_some_and(|holder| holder.number == self.number) {
             state.by_node.remove(&self.node);
         }
-        self.seats.freed.notify_all();
+        self.slots.freed.notify_all();
     }
 }
 
@@ -126,33 +126,33 @@ mod tests {
         Hello { node: Id128([7; 16]), incarnation }
     }
 
-    fn take(seats: &Seats, incarnation: u64, yields: bool) -> (Arc<Stream>, Option<Seat<'_>>) {
+    fn take(slots: &LinkSlots, incarnation: u64, yields: bool) -> (Arc<Stream>, Option<LinkSlot<'_>>) {
         let stream = Arc::new(Stream::default());
         let held: Arc<dyn ByteStream> = stream.clone();
-        (stream, seats.take(&peer(incarnation), &held, |_| yields, Instant::now() + SOON))
+        (stream, slots.take(&peer(incarnation), &held, |_| yields, Instant::now() + SOON))
     }
 
     #[test]
     fn a_second_connection_to_the_same_node_is_refused_until_the_first_has_ended() {
-        let seats = Seats::default();
-        let (stream, seat) = take(&seats, 5, false);
-        assert!(seat.is_some() && seats.has(&peer(5)) && seats.has(&peer(4)) && !seats.has(&peer(6)));
-        assert!(take(&seats, 5, false).1.is_none() && take(&seats, 4, false).1.is_none());
+        let slots = LinkSlots::default();
+        let (stream, slot) = take(&slots, 5, false);
+        assert!(slot.is_some() && slots.has(&peer(5)) && slots.has(&peer(4)) && !slots.has(&peer(6)));
+        assert!(take(&slots, 5, false).1.is_none() && take(&slots, 4, false).1.is_none());
         let other: Arc<dyn ByteStream> = Arc::new(Stream::default());
         let yields_to_the_same = |is_same| is_same;
-        assert!(seats.take(&peer(4), &other, yields_to_the_same, Instant::now() + SOON).is_none());
+        assert!(slots.take(&peer(4), &other, yields_to_the_same, Instant::now() + SOON).is_none());
         assert!(!stream.0.load(Ordering::SeqCst), "the link is left alone");
-        drop(seat);
-        assert!(!seats.has(&peer(5)) && take(&seats, 5, false).1.is_some());
+        drop(slot);
+        assert!(!slots.has(&peer(5)) && take(&slots, 5, false).1.is_some());
     }
 
     #[test]
-    fn a_restarted_node_takes_the_place_of_its_earlier_self_once_that_has_ended() {
+    fn a_restarted_node_takes_the_slot_of_its_earlier_self_once_that_has_ended() {
         for (incarnation, yields) in [(6, false), (5, true), (4, true)] {
-            let seats = Seats::default();
-            let (stream, before) = take(&seats, 5, false);
+            let slots = LinkSlots::default();
+            let (stream, before) = take(&slots, 5, false);
             thread::scope(|scope| {
-                let later = scope.spawn(|| take(&seats, incarnation, yields).1.is_some());
+                let later = scope.spawn(|| take(&slots, incarnation, yields).1.is_some());
                 let until = Instant::now() + SOON;
                 while !stream.0.load(Ordering::SeqCst) {
                     assert!(Instant::now() < until, "the link is not ended");
@@ -166,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_does_not_end_in_time_keeps_its_place() {
-        let seats = Seats::default();
-        let (_, before) = take(&seats, 5, false);
+    fn a_link_that_does_not_end_in_time_keeps_its_slot() {
+        let slots = LinkSlots::default();
+        let (_, before) = take(&slots, 5, false);
         let stream: Arc<dyn ByteStream> = Arc::new(Stream::default());
-        let none = seats.take(&peer(6), &stream, |_| true, Instant::now() + Duration::from_millis(20));
-        assert!(none.is_none() && seats.has(&peer(5)));
+        let none = slots.take(&peer(6), &stream, |_| true, Instant::now() + Duration::from_millis(20));
+        assert!(none.is_none() && slots.has(&peer(5)));
         drop(before);
     }
 }

@@ -6,23 +6,23 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 /// The maximum number of writers that are remembered.
-const MOST_WRITERS: usize = 65_536;
+const MAX_WRITERS: usize = 65_536;
 
 /// The maximum number of ranges of a writer. Repeated messages are among the newest ones, so the
 /// oldest range is forgotten first.
-const MOST_RANGES: usize = 16;
+const MAX_RANGES: usize = 16;
 
 /// The numbers of the messages of each writer in one incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen(HashMap<(String, u64), Vec<(u64, u64)>>);
+pub(crate) struct StoredSequences(HashMap<(String, u64), Vec<(u64, u64)>>);
 
-impl Seen {
+impl StoredSequences {
     /// Adds a message. Returns false if it was there already.
     pub fn insert(&mut self, writer: &(String, u64), sequence: u64) -> bool {
         if let Some(ranges) = self.0.get_mut(writer) {
             return add(ranges, sequence);
         }
-        if self.0.len() >= MOST_WRITERS {
+        if self.0.len() >= MAX_WRITERS {
             self.0.clear();
         }
         self.0.insert(writer.clone(), vec![(sequence, sequence)]);
@@ -33,16 +33,16 @@ impl Seen {
         self.0.iter().map(|((writer, incarnation), ranges)| json!([writer, incarnation, ranges])).collect()
     }
 
-    /// Parses the result of [`Seen::to_json`]. Leaves out invalid elements.
-    pub fn of_json(value: &Value) -> Seen {
+    /// Parses the result of [`StoredSequences::to_json`]. Leaves out invalid elements.
+    pub fn of_json(value: &Value) -> StoredSequences {
         let writer = |of: &Value| Some(((of[0].as_str()?.to_owned(), of[1].as_u64()?), ranges_of(&of[2])?));
-        Seen(value.as_array().into_iter().flatten().take(MOST_WRITERS).filter_map(writer).collect())
+        StoredSequences(value.as_array().into_iter().flatten().take(MAX_WRITERS).filter_map(writer).collect())
     }
 }
 
 fn ranges_of(value: &Value) -> Option<Vec<(u64, u64)>> {
     let range = |of: &Value| Some((of[0].as_u64()?, of[1].as_u64()?)).filter(|(first, last)| first <= last);
-    value.as_array()?.iter().take(MOST_RANGES).map(range).collect()
+    value.as_array()?.iter().take(MAX_RANGES).map(range).collect()
 }
 
 /// Adds a number to sorted ranges. Returns false if a range has it already.
@@ -64,7 +64,7 @@ fn add(ranges: &mut Vec<(u64, u64)>, number: u64) -> bool {
         (false, true) => ranges[at].0 = number,
         (false, false) => {
             ranges.insert(at, (number, number));
-            if ranges.len() > MOST_RANGES {
+            if ranges.len() > MAX_RANGES {
                 ranges.remove(0);
             }
         }
@@ -78,22 +78,25 @@ mod tests {
 
     #[test]
     fn each_number_is_new_once() {
-        let (mut seen, writer) = (Seen::default(), ("w".to_owned(), 1));
+        let (mut sequences, writer) = (StoredSequences::default(), ("w".to_owned(), 1));
         for number in [5, 3, 4, 1, u64::MAX, 0, 2] {
-            assert!(seen.insert(&writer, number), "{number}");
-            assert!(!seen.insert(&writer, number), "{number} again");
+            assert!(sequences.insert(&writer, number), "{number}");
+            assert!(!sequences.insert(&writer, number), "{number} again");
         }
-        assert_eq!(seen.0[&writer], [(0, 5), (u64::MAX, u64::MAX)]);
-        assert!(seen.insert(&("w".to_owned(), 2), 3), "another incarnation");
-        assert_eq!(Seen::of_json(&seen.to_json()), seen);
-        assert_eq!(Seen::of_json(&json!([["w", -1, []], 7, ["w", 1, [[2, 1]]]])), Seen::default());
+        assert_eq!(sequences.0[&writer], [(0, 5), (u64::MAX, u64::MAX)]);
+        assert!(sequences.insert(&("w".to_owned(), 2), 3), "another incarnation");
+        assert_eq!(StoredSequences::of_json(&sequences.to_json()), sequences);
+        assert_eq!(
+            StoredSequences::of_json(&json!([["w", -1, []], 7, ["w", 1, [[2, 1]]]])),
+            StoredSequences::default()
+        );
     }
 
     #[test]
     fn the_oldest_ranges_are_forgotten() {
-        let (mut seen, writer) = (Seen::default(), ("w".to_owned(), 1));
-        (0..40).for_each(|number| assert!(seen.insert(&writer, number * 2)));
-        assert_eq!(seen.0[&writer].len(), MOST_RANGES);
-        assert!(!seen.insert(&writer, 78) && seen.insert(&writer, 79));
+        let (mut sequences, writer) = (StoredSequences::default(), ("w".to_owned(), 1));
+        (0..40).for_each(|number| assert!(sequences.insert(&writer, number * 2)));
+        assert_eq!(sequences.0[&writer].len(), MAX_RANGES);
+        assert!(!sequences.insert(&writer, 78) && sequences.insert(&writer, 79));
     }
 }

@@ -37,7 +37,7 @@ const PANICS: u32 = 3;
 pub(crate) type Opener = Box<dyn Fn() -> Result<Box<dyn Handler>, HandlerError> + Send>;
 
 /// A handler with its queue and thread.
-pub(crate) struct Lane {
+pub(crate) struct HandlerWorker {
     pub plan: HandlerPlan,
     queue: Queue,
     stored: AtomicU64,
@@ -56,11 +56,11 @@ struct Ending {
     has_ended: bool,
 }
 
-impl Lane {
+impl HandlerWorker {
     /// Starts the thread. `handler` is `None` if it could not be opened yet.
-    pub fn start(plan: HandlerPlan, open: Opener, handler: Option<Box<dyn Handler>>) -> io::Result<Arc<Lane>> {
+    pub fn start(plan: HandlerPlan, open: Opener, handler: Option<Box<dyn Handler>>) -> io::Result<Arc<HandlerWorker>> {
         let limits = QueueLimits { entries: plan.queue, bytes: plan.queue_bytes, overflow: plan.overflow };
-        let lane = Arc::new(Lane {
+        let worker = Arc::new(HandlerWorker {
             plan,
             queue: Queue::new(limits),
             stored: AtomicU64::new(0),
@@ -70,8 +70,8 @@ impl Lane {
             ending: Mutex::default(),
             ended: Condvar::new(),
         });
-        let worker = Worker {
-            lane: lane.clone(),
+        let state = WorkerThread {
+            worker: worker.clone(),
             open,
             handler,
             batch: Vec::new(),
@@ -81,8 +81,8 @@ impl Lane {
             failed: 0,
             panics: (0, 0),
         };
-        thread::Builder::new().name(format!("to {}", lane.plan.name)).spawn(move || worker.run())?;
-        Ok(lane)
+        thread::Builder::new().name(format!("to {}", worker.plan.name)).spawn(move || state.run())?;
+        Ok(worker)
     }
 
     /// Offers an entry to the handler, if the handler wants entries of this topic. Blocks only if
@@ -136,18 +136,18 @@ impl Lane {
 }
 
 /// An entry taken from the queue, and whether the handler has refused it.
-struct Taken {
+struct BatchEntry {
     item: Item,
     refused: bool,
 }
 
-/// The state of the thread.
-struct Worker {
-    lane: Arc<Lane>,
+/// The state of the thread of a [`HandlerWorker`].
+struct WorkerThread {
+    worker: Arc<HandlerWorker>,
     open: Opener,
     handler: Option<Box<dyn Handler>>,
     /// Entries that were taken from the queue and are not stored.
-    batch: Vec<Taken>,
+    batch: Vec<BatchEntry>,
     /// The number of these entries that were written to the handler since it was opened.
     written: usize,
     /// When the first entry of the batch was taken.
@@ -159,7 +159,7 @@ struct Worker {
     panics: (usize, u32),
 }
 
-impl Worker {
+impl WorkerThread {
     fn run(mut self) {
         while self.more_may_come || !self.batch.is_empty() {
             self.fill();
@@ -167,7 +167,7 @@ impl Worker {
                 Ok(()) => self.recover(),
                 Err(problem) => {
                     self.fail(problem);
-                    if self.lane.must_give_up() {
+                    if self.worker.must_give_up() {
                         self.give_up();
                         break;
                     }
@@ -176,8 +176,8 @@ impl Worker {
         }
         // Closes files before `has_ended` is reported.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(self.handler.take())));
-        self.lane.ending.lock().has_ended = true;
-        self.lane.ended.notify_all();
+        self.worker.ending.lock().has_ended = true;
+        self.worker.ended.notify_all();
     }
 
     /// Takes waiting entries. Blocks until there is something to do.
@@ -185,7 +185,7 @@ impl Worker {
         let room = BATCH - self.batch.len();
         let left = match self.batch.is_empty() {
             true => IDLE,
-            false => self.lane.plan.sync.saturating_sub(self.since.elapsed()),
+            false => self.worker.plan.sync.saturating_sub(self.since.elapsed()),
         };
         // After a failure, the next attempt is due in any case.
         let left = if self.failed > 0 { Duration::ZERO } else { left };
@@ -193,9 +193,9 @@ impl Worker {
             return;
         }
         let was_empty = self.batch.is_empty();
-        let (items, more_may_come) = self.lane.queue.take(room, left);
+        let (items, more_may_come) = self.worker.queue.take(room, left);
         self.more_may_come = more_may_come;
-        self.batch.extend(items.into_iter().map(|item| Taken { item, refused: false }));
+        self.batch.extend(items.into_iter().map(|item| BatchEntry { item, refused: false }));
         if was_empty {
             self.since = Instant::now();
         }
@@ -218,10 +218,10 @@ impl Worker {
             Some(handler) => handler,
             None => self.handler.insert((self.open)()?),
         };
-        while let Some(taken) = self.batch.get_mut(self.written) {
-            if !taken.refused {
-                match handler.write(&taken.item.entry) {
-                    Err(HandlerError::Refused(reason)) => refuse(&self.lane, taken, &reason),
+        while let Some(entry) = self.batch.get_mut(self.written) {
+            if !entry.refused {
+                match handler.write(&entry.item.entry) {
+                    Err(HandlerError::Refused(reason)) => refuse(&self.worker, entry, &reason),
                     result => result?,
                 }
             }
@@ -229,11 +229,11 @@ impl Worker {
         }
         // Without new entries, the handler may have maintenance to do.
         let is_now = self.batch.is_empty() || self.batch.len() >= BATCH;
-        if is_now || !self.more_may_come || self.since.elapsed() >= self.lane.plan.sync {
+        if is_now || !self.more_may_come || self.since.elapsed() >= self.worker.plan.sync {
             handler.sync()?;
-            self.lane.queue.stored(self.batch.iter().map(|taken| &taken.item));
-            let stored = self.batch.iter().filter(|taken| !taken.refused).count();
-            self.lane.stored.fetch_add(stored as u64, Ordering::Relaxed);
+            self.worker.queue.stored(self.batch.iter().map(|entry| &entry.item));
+            let stored = self.batch.iter().filter(|entry| !entry.refused).count();
+            self.worker.stored.fetch_add(stored as u64, Ordering::Relaxed);
             self.batch.clear();
             (self.written, self.panics) = (0, (0, 0));
         }
@@ -245,53 +245,53 @@ impl Worker {
         let (at, times) = self.panics;
         self.panics = if at == self.written { (at, times + 1) } else { (self.written, 1) };
         if self.panics.1 >= PANICS
-            && let Some(taken) = self.batch.get_mut(self.written)
+            && let Some(entry) = self.batch.get_mut(self.written)
         {
-            refuse(&self.lane, taken, "the handler panics at it");
+            refuse(&self.worker, entry, "the handler panics at it");
         }
     }
 
     fn recover(&mut self) {
         if self.failed > 0 {
-            log::info!("handler '{}' works again", self.lane.plan.name);
-            self.lane.problem.lock().clear();
+            log::info!("handler '{}' works again", self.worker.plan.name);
+            self.worker.problem.lock().clear();
             self.failed = 0;
         }
     }
 
     /// Closes the handler, and waits before the next attempt.
     fn fail(&mut self, problem: String) {
-        if *self.lane.problem.lock() != problem {
-            log::warn!("handler '{}': {problem}", self.lane.plan.name);
+        if *self.worker.problem.lock() != problem {
+            log::warn!("handler '{}': {problem}", self.worker.plan.name);
         }
-        self.lane.failures.fetch_add(1, Ordering::Relaxed);
-        *self.lane.problem.lock() = problem;
+        self.worker.failures.fetch_add(1, Ordering::Relaxed);
+        *self.worker.problem.lock() = problem;
         let handler = self.handler.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handler)));
         (self.written, self.failed) = (0, self.failed.saturating_add(1));
         let (first, longest) = BACK_OFF;
         let pause = first.saturating_mul(1 << (self.failed - 1).min(16)).min(longest);
         match self.more_may_come {
-            true => self.lane.queue.pause(pause),
+            true => self.worker.queue.pause(pause),
             // The queue is closed, so waiting for its closing would return at once.
             false => thread::sleep(first),
         }
     }
 
     fn give_up(&mut self) {
-        self.lane.queue.abandon();
-        let lost = self.lane.queue.counts().received.saturating_sub(self.lane.stored.load(Ordering::Relaxed));
-        log::error!("handler '{}' ends with entries that it could not store, {lost} at most", self.lane.plan.name);
+        self.worker.queue.abandon();
+        let lost = self.worker.queue.counts().received.saturating_sub(self.worker.stored.load(Ordering::Relaxed));
+        log::error!("handler '{}' ends with entries that it could not store, {lost} at most", self.worker.plan.name);
     }
 }
 
-fn refuse(lane: &Lane, taken: &mut Taken, reason: &str) {
-    taken.refused = true;
-    if lane.refused.fetch_add(1, Ordering::Relaxed) == 0 {
-        let entry = &taken.item.entry;
+fn refuse(worker: &HandlerWorker, refused: &mut BatchEntry, reason: &str) {
+    refused.refused = true;
+    if worker.refused.fetch_add(1, Ordering::Relaxed) == 0 {
+        let entry = &refused.item.entry;
         log::warn!(
             "handler '{}' leaves out message {} of '{}' (others alike are only counted): {reason}",
-            lane.plan.name,
+            worker.plan.name,
             entry.sequence,
             entry.topic()
         );

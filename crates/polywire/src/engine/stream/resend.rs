@@ -1,9 +1,9 @@
-//! Sends messages again that a relay may have lost. A port keeps the messages of its assured
-//! channels until the relay has confirmed that all nodes behind it have received them. When another
-//! relay has taken its place, the port sends the kept messages again. `spec/frame.md` defines
+//! Resends messages that a relay may have lost. A port retains the messages of its assured channels
+//! until the relay has confirmed that all nodes behind it have received them. When another relay
+//! has taken its place, the port resends the retained messages. `spec/frame.md` defines
 //! confirmations.
 //!
-//! A port keeps nothing until a peer reports that it relays. After the link to such a peer has
+//! A port retains nothing until a peer reports that it relays. After the link to such a peer has
 //! ended, a channel's messages wait until the channel has as many subscribers as before:
 //! subscribers find the new relay at different times. Then all of them get the messages in order,
 //! and discard the messages that they have received before.
@@ -22,7 +22,7 @@ use polywire_core::{
 };
 
 use super::{
-    assured::{Line, State, Wait},
+    assured::{AssuredChannel, State, Wait},
     link::Link,
     pace::Turn,
     payload::Payload,
@@ -32,11 +32,11 @@ use crate::engine::{EngineError, Event, Overflow, Sent};
 
 /// Publishers wait for another relay this many times as long as for a slow peer.
 const PATIENCES: u32 = 5;
-/// How long messages are kept while there is no peer at all.
+/// How long messages are retained while there is no peer at all.
 const ALONE: Duration = Duration::from_secs(5);
 /// Interval at which waiting threads check again, in addition to being woken.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// The kept messages of a channel may take this many times the bytes of a link's queue, because
+/// The retained messages of a channel may take this many times the bytes of a link's queue, because
 /// they are also in the relay's queues and in the system's buffers.
 const QUEUES: usize = 4;
 /// The number of messages that are resent at a time.
@@ -47,7 +47,7 @@ enum Way {
     /// It is sent to peers that do not relay.
     Plain,
     Relay(Arc<Link>),
-    /// It is kept until there is a relay.
+    /// It is retained until there is a relay.
     Waits,
 }
 
@@ -57,12 +57,12 @@ impl Shared {
     #[inline(never)]
     pub(super) fn distribute_assured(
         &self,
-        line: &Line,
+        channel: &AssuredChannel,
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
     ) -> Result<Sent, EngineError> {
         self.local.options.limits.check_message(envelope, payload.bytes().len())?;
-        let mut state = self.with_room(line, payload.bytes().len());
+        let mut state = self.with_room(channel, payload.bytes().len());
         let sent = match self.way(&state) {
             Way::Plain => return self.distribute_now(envelope, payload, None),
             Way::Waits => Sent::default(),
@@ -74,7 +74,7 @@ impl Shared {
                 sent
             }
         };
-        state.kept.push(envelope, payload.bytes());
+        state.retained.push(envelope, payload.bytes());
         Ok(state.waiting(sent, 1))
     }
 
@@ -82,7 +82,7 @@ impl Shared {
     #[inline(never)]
     pub(super) fn distribute_all_assured(
         &self,
-        line: &Line,
+        channel: &AssuredChannel,
         messages: &[(Envelope<'_>, &[u8])],
         sum: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
@@ -90,10 +90,10 @@ impl Shared {
         let check = |(envelope, payload): &(Envelope<'_>, &[u8])| limits.check_message(envelope, payload.len()).err();
         if let Some((index, error)) = messages.iter().enumerate().find_map(|(at, message)| Some((at, check(message)?)))
         {
-            self.distribute_all_assured(line, &messages[..index], sum)?;
+            self.distribute_all_assured(channel, &messages[..index], sum)?;
             return Err((index, error.into()));
         }
-        let mut state = self.with_room(line, messages.iter().map(|(_, payload)| payload.len()).sum());
+        let mut state = self.with_room(channel, messages.iter().map(|(_, payload)| payload.len()).sum());
         let all = messages.iter().map(|(envelope, payload)| (envelope, *payload));
         let mut sent = Sent::default();
         match self.way(&state) {
@@ -108,7 +108,7 @@ impl Shared {
                 }
             }
         }
-        all.for_each(|(envelope, payload)| state.kept.push(envelope, payload));
+        all.for_each(|(envelope, payload)| state.retained.push(envelope, payload));
         *sum += state.waiting(sent, messages.len());
         Ok(())
     }
@@ -128,48 +128,53 @@ impl Shared {
         }
     }
 
-    /// Waits until `bytes` more bytes can be kept, for as long as the overflow policy allows. If
-    /// there is no room then, discards the oldest messages. Returns the lock on the channel's
+    /// Waits until `bytes` more bytes can be retained, for as long as the overflow policy allows.
+    /// If there is no room then, discards the oldest messages. Returns the lock on the channel's
     /// state.
-    fn with_room<'a>(&self, line: &'a Line, bytes: usize) -> MutexGuard<'a, State> {
+    fn with_room<'a>(&self, channel: &'a AssuredChannel, bytes: usize) -> MutexGuard<'a, State> {
         let most = self.local.options.queue_bytes.saturating_mul(QUEUES);
         let patience = match self.local.options.overflow {
             Overflow::Block { patience } => patience,
             Overflow::DropNewest | Overflow::DropOldest => Duration::ZERO,
         };
-        let mut state = line.lock();
+        let mut state = channel.lock();
         if state.waits.as_ref().is_some_and(|wait| wait.since.elapsed() >= ALONE) && self.links().is_empty() {
             let given_up = state.give_up();
             drop(state);
             given_up.into_iter().for_each(|event| self.sink.event(event));
-            state = line.lock();
+            state = channel.lock();
         }
-        while state.kept.chain() > most {
-            state.kept.drop_oldest();
+        while state.retained.confirmed_bytes() > most {
+            state.retained.drop_oldest();
         }
         let (mut before, mut began) = (None, Instant::now());
-        while state.kept.open() > 0 && state.kept.open().saturating_add(bytes) > most {
+        while state.retained.unconfirmed_bytes() > 0 && state.retained.unconfirmed_bytes().saturating_add(bytes) > most
+        {
             let relay = self.relay();
             let progress = relay.as_ref().map(|relay| relay.outbox.progress());
             if let Some(progress) = progress.filter(|_| state.waits.is_none()) {
-                state.kept.confirmed(progress);
+                state.retained.confirmed(progress);
             }
-            state.stalled &= state.kept.open() > most / 2;
+            state.stalled &= state.retained.unconfirmed_bytes() > most / 2;
             // As long as the relay confirms anything, it has not stalled.
-            let now = Some((state.kept.open(), state.waits.is_some(), progress.map(|progress| progress.confirmed)));
+            let now = Some((
+                state.retained.unconfirmed_bytes(),
+                state.waits.is_some(),
+                progress.map(|progress| progress.confirmed),
+            ));
             if mem::replace(&mut before, now) != now {
                 began = Instant::now();
                 continue;
             }
             let patience = if state.waits.is_some() { patience.saturating_mul(PATIENCES) } else { patience };
             let left = patience.saturating_sub(began.elapsed());
-            let is_silent = relay.is_some_and(|relay| relay.outbox.pulse.is_silent());
+            let is_silent = relay.is_some_and(|relay| relay.outbox.peer_liveliness.is_silent());
             if state.stalled || is_silent || left.is_zero() || self.stop.is_set() {
                 state.stalled = true;
                 state.drop_oldest();
                 continue;
             }
-            line.room.wait_for(&mut state, LOOK_EVERY.min(left));
+            channel.room.wait_for(&mut state, LOOK_EVERY.min(left));
         }
         state
     }
@@ -183,17 +188,18 @@ impl Shared {
             return;
         }
         let much = self.local.options.queue_bytes / 2;
-        for (channel, line) in self.assured.all() {
+        for (id, channel) in self.assured.all() {
             // A publisher that has the lock checks for confirmations itself.
-            let Some(mut state) = line.state.try_lock() else { continue };
+            let Some(mut state) = channel.state.try_lock() else { continue };
             if state.waits.is_none() && state.relayed {
-                state.kept.confirmed(link.outbox.progress());
+                state.retained.confirmed(link.outbox.progress());
             }
-            let wants_key = state.kept.chain() > much;
+            let wants_key = state.retained.confirmed_bytes() > much;
             drop(state);
             if wants_key {
-                // After a new key frame, the messages before it need not be kept for later ones.
-                link.sink.answered(channel, &Answer::Renew(link.outbox.accepting(channel)));
+                // After a new key frame, the messages before it need not be retained for later
+                // ones.
+                link.sink.answered(id, &Answer::Renew(link.outbox.accepting(id)));
             }
         }
         self.assured.news();
@@ -202,20 +208,20 @@ impl Shared {
     /// Called when a link has ended. Returns how many of its messages will be sent again.
     pub(super) fn relay_ended(&self, link: &Link) -> u64 {
         let mut count = 0;
-        for (channel, line) in self.assured.all() {
-            let (mut state, audience) = (line.lock(), link.outbox.accepting(channel));
+        for (id, channel) in self.assured.all() {
+            let (mut state, audience) = (channel.lock(), link.outbox.accepting(id));
             match &mut state.waits {
                 Some(wait) => {
                     wait.audience = wait.audience.max(audience);
                     if mem::take(&mut wait.tried) {
-                        count += state.kept.forget_progress();
+                        count += state.retained.forget_progress();
                     }
                 }
                 None if link.outbox.peer_relays() => {
-                    state.kept.confirmed(link.outbox.progress());
-                    count += state.kept.forget_progress();
+                    state.retained.confirmed(link.outbox.progress());
+                    count += state.retained.forget_progress();
                     (state.relayed, state.stalled) = (false, false);
-                    if audience > 0 || !state.kept.is_empty() {
+                    if audience > 0 || !state.retained.is_empty() {
                         let (since, link) = (Instant::now(), link.info.clone());
                         state.waits = Some(Wait { since, link, audience, lost: 0, tried: false });
                     }
@@ -230,24 +236,24 @@ impl Shared {
     /// its subscribers.
     pub(super) fn assured_linked(self: &Arc<Self>) {
         if self.assured.is_active() {
-            self.assured.watch.lock().linked = Some(Instant::now());
-            self.tend();
+            self.assured.resend_state.lock().linked = Some(Instant::now());
+            self.start_resending();
         }
     }
 
     /// Lets an assured channel end as soon as its messages are confirmed. Returns false if the
     /// channel may end now, or is not assured.
-    pub(super) fn end_assured(self: &Arc<Self>, channel: ChannelId) -> bool {
-        let Some(line) = self.assured.line(channel) else { return false };
-        let mut state = line.lock();
-        let all = state.kept.count();
+    pub(super) fn end_assured(self: &Arc<Self>, id: ChannelId) -> bool {
+        let Some(channel) = self.assured.channel(id) else { return false };
+        let mut state = channel.lock();
+        let all = state.retained.count();
         if self.stop.is_set() || self.is_settled(&mut state, all) {
-            self.assured.remove(channel);
+            self.assured.remove(id);
             return false;
         }
         state.ends = Some(Instant::now() + self.local.options.linger);
         drop(state);
-        self.tend();
+        self.start_resending();
         true
     }
 
@@ -256,9 +262,9 @@ impl Shared {
     fn is_settled(&self, state: &mut State, count: u64) -> bool {
         if state.waits.is_none() {
             let Some(relay) = self.relay() else { return !state.relayed };
-            state.kept.confirmed(relay.outbox.progress());
+            state.retained.confirmed(relay.outbox.progress());
         }
-        state.kept.is_confirmed(count)
+        state.retained.is_confirmed(count)
     }
 
     /// Waits until all messages sent so far are confirmed, at most until `deadline`. Returns true
@@ -268,13 +274,13 @@ impl Shared {
         if !self.assured.is_active() || self.threads.is_own() {
             return true;
         }
-        let mut open: Vec<(Arc<Line>, Option<u64>)> =
-            self.assured.all().into_iter().map(|(_, line)| (line, None)).collect();
+        let mut open: Vec<(Arc<AssuredChannel>, Option<u64>)> =
+            self.assured.all().into_iter().map(|(_, channel)| (channel, None)).collect();
         loop {
             // The thread that has the lock may be waiting for confirmations, too.
-            open.retain_mut(|(line, count)| match line.state.try_lock() {
+            open.retain_mut(|(channel, count)| match channel.state.try_lock() {
                 Some(mut state) => {
-                    let count = *count.get_or_insert(state.kept.count());
+                    let count = *count.get_or_insert(state.retained.count());
                     !self.is_settled(&mut state, count)
                 }
                 None => true,
@@ -291,78 +297,78 @@ impl Shared {
     }
 
     fn rest(&self, most: Duration) {
-        self.assured.news.wait_for(&mut self.assured.watch.lock(), LOOK_EVERY.min(most));
+        self.assured.news.wait_for(&mut self.assured.resend_state.lock(), LOOK_EVERY.min(most));
     }
 
     /// Starts the thread that resends messages and ends channels, unless it runs. It ends when it
     /// has nothing left to do.
-    fn tend(self: &Arc<Self>) {
+    fn start_resending(self: &Arc<Self>) {
         {
-            let mut watch = self.assured.watch.lock();
-            watch.asked = true;
-            if mem::replace(&mut watch.runs, true) {
+            let mut resend_state = self.assured.resend_state.lock();
+            resend_state.asked = true;
+            if mem::replace(&mut resend_state.runs, true) {
                 return;
             }
         }
         let shared = self.clone();
         let run = move || {
-            while shared.tend_all() {
+            while shared.check_channels() {
                 shared.rest(LOOK_EVERY);
             }
         };
         if self.threads.start(self.thread_name("again"), run).is_err() {
             // The next link tries again.
-            self.assured.watch.lock().runs = false;
+            self.assured.resend_state.lock().runs = false;
         }
     }
 
     /// Checks all assured channels. Returns false if the thread has nothing left to do.
-    fn tend_all(&self) -> bool {
+    fn check_channels(&self) -> bool {
         let linked = {
-            let mut watch = self.assured.watch.lock();
-            watch.asked = false;
-            watch.linked
+            let mut resend_state = self.assured.resend_state.lock();
+            resend_state.asked = false;
+            resend_state.linked
         };
         let mut is_due = false;
-        for (channel, line) in self.assured.all() {
-            is_due |= self.tend_line(channel, &line, linked);
+        for (id, channel) in self.assured.all() {
+            is_due |= self.check_channel(id, &channel, linked);
         }
-        let mut watch = self.assured.watch.lock();
-        watch.runs = (is_due || watch.asked) && !self.stop.is_set();
-        watch.runs
+        let mut resend_state = self.assured.resend_state.lock();
+        resend_state.runs = (is_due || resend_state.asked) && !self.stop.is_set();
+        resend_state.runs
     }
 
     /// Sends the waiting messages if the channel's subscribers are there, and ends the channel if
     /// that is due. Returns true if the channel has to be checked again.
-    fn tend_line(&self, channel: ChannelId, line: &Line, linked: Option<Instant>) -> bool {
-        let (mut state, mut events) = (line.lock(), Vec::new());
+    fn check_channel(&self, id: ChannelId, channel: &AssuredChannel, linked: Option<Instant>) -> bool {
+        let (mut state, mut events) = (channel.lock(), Vec::new());
         let links = self.links();
-        let accepting: u32 = links.iter().map(|link| link.outbox.accepting(channel)).sum();
+        let accepting: u32 = links.iter().map(|link| link.outbox.accepting(id)).sum();
         let is_ready = |wait: &Wait| accepting >= wait.audience.max(1) || wait.is_over(linked);
         if state.waits.as_ref().is_some_and(|wait| !links.is_empty() && is_ready(wait)) {
-            self.send_again(&mut state, &mut events);
+            self.resend(&mut state, &mut events);
         }
-        let all = state.kept.count();
+        let all = state.retained.count();
         let is_over = state.ends.is_some_and(|until| self.is_settled(&mut state, all) || Instant::now() >= until);
         let is_due = (state.ends.is_some() && !is_over) || (state.waits.is_some() && !links.is_empty());
         drop(state);
         if is_over {
-            self.assured.remove(channel);
-            self.retire_channel(channel);
+            self.assured.remove(id);
+            self.retire_channel(id);
         }
         events.into_iter().for_each(|event| self.sink.event(event));
         is_due
     }
 
-    /// Sends all kept messages to the peers that are linked now.
-    fn send_again(&self, state: &mut State, events: &mut Vec<Event>) {
+    /// Sends all retained messages to the peers that are linked now.
+    fn resend(&self, state: &mut State, events: &mut Vec<Event>) {
         let (links, mut sent) = (self.links(), Sent::default());
-        for messages in state.kept.in_parts(TOGETHER) {
+        for messages in state.retained.in_parts(TOGETHER) {
             for link in links.iter() {
                 // The events are reported when the lock is free.
                 let told = RefCell::new(Vec::new());
                 let tell = |notice| told.borrow_mut().push(dropped(link, notice));
-                // The sizes were checked before the messages were kept.
+                // The sizes were checked before the messages were retained.
                 let _ = link.outbox.send_all(&messages, Turn::AtOnce(Instant::now()), &mut sent, tell);
                 events.append(&mut told.into_inner());
             }
@@ -374,11 +380,11 @@ impl Shared {
                     state.waits.iter_mut().for_each(|wait| wait.tried = true);
                     return;
                 }
-                state.kept.sent_all(progress);
+                state.retained.sent_all(progress);
                 state.relayed = true;
             }
             // Subscribers that are not there now have lost the messages.
-            None => _ = state.kept.clear(),
+            None => _ = state.retained.clear(),
         }
         let wait = state.waits.take();
         events.extend(wait.and_then(Wait::told));

@@ -18,7 +18,7 @@ const WIDEST: u32 = 63;
 const FEWEST: usize = 8;
 
 /// Receives points one after another, and keeps a limited number of them.
-pub(crate) struct Thin {
+pub(crate) struct Downsampler {
     most: usize,
     /// All points, while they do not exceed the limit.
     all: Vec<Point>,
@@ -39,11 +39,11 @@ struct Bucket {
     last: Point,
 }
 
-impl Thin {
-    /// Makes an empty series that keeps at most `most` points, but at least 8.
-    pub fn new(most: usize) -> Thin {
+impl Downsampler {
+    /// Makes an empty downsampler that keeps at most `most` points, but at least 8.
+    pub fn new(most: usize) -> Downsampler {
         let most = most.max(FEWEST);
-        Thin { most, all: Vec::new(), buckets: BTreeMap::new(), width: 0, kept: 0, count: 0 }
+        Downsampler { most, all: Vec::new(), buckets: BTreeMap::new(), width: 0, kept: 0, count: 0 }
     }
 
     pub fn add(&mut self, point: Point) {
@@ -138,20 +138,20 @@ impl Bucket {
 mod tests {
     use super::*;
 
-    fn thin(most: usize, points: impl IntoIterator<Item = Point>) -> Vec<Point> {
-        let mut thin = Thin::new(most);
+    fn downsample(most: usize, points: impl IntoIterator<Item = Point>) -> Vec<Point> {
+        let mut downsampler = Downsampler::new(most);
         for point in points {
-            thin.add(point);
-            assert!(thin.all.len().max(thin.kept) <= thin.most, "bounded");
+            downsampler.add(point);
+            assert!(downsampler.all.len().max(downsampler.kept) <= downsampler.most, "bounded");
         }
-        thin.finish()
+        downsampler.finish()
     }
 
     #[test]
     fn few_points_stay_as_they_are() {
         let points = [(3, 1.0), (1, 2.0), (3, 2.0), (2, f64::INFINITY), (3, 2.0)];
-        assert_eq!(thin(8, points), [(1, 2.0), (2, f64::INFINITY), (3, 1.0), (3, 2.0), (3, 2.0)]);
-        assert_eq!(thin(8, []), []);
+        assert_eq!(downsample(8, points), [(1, 2.0), (2, f64::INFINITY), (3, 1.0), (3, 2.0), (3, 2.0)]);
+        assert_eq!(downsample(8, []), []);
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         let in_order: Vec<Point> = (0..100_000).map(|number| (number * 1_000_003, value(number))).collect();
         // 7919 is coprime to the number of points.
         let mixed = (0..100_000).map(|number| in_order[number * 7919 % 100_000]);
-        for kept in [thin(400, in_order.iter().copied()), thin(400, mixed)] {
+        for kept in [downsample(400, in_order.iter().copied()), downsample(400, mixed)] {
             assert!((100..=400).contains(&kept.len()), "{} points", kept.len());
             assert!(kept.is_sorted_by_key(|(time, _)| *time));
             assert_eq!((kept.first(), kept.last()), (in_order.first(), in_order.last()));
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn times_at_the_ends_have_buckets_too() {
         let times = (0..1000).flat_map(|number| [i64::MIN + number, -number, number, i64::MAX - number]);
-        let kept = thin(0, times.enumerate().map(|(value, time)| (time, value as f64)));
+        let kept = downsample(0, times.enumerate().map(|(value, time)| (time, value as f64)));
         assert!(kept.len() <= 8 && kept[0].0 == i64::MIN && kept[kept.len() - 1].0 == i64::MAX, "{kept:?}");
-        assert!(thin(8, (0..1000).map(|number| (7, f64::from(number)))).len() <= 3, "all at one time");
+        assert!(downsample(8, (0..1000).map(|number| (7, f64::from(number)))).len() <= 3, "all at one time");
     }
 }
