@@ -2,12 +2,13 @@
 
 use std::{
     collections::VecDeque,
+    mem,
     ops::Deref,
     pin::Pin,
     slice,
     sync::Arc,
     task::{Context, Poll, Waker},
-    thread,
+    thread::{self, JoinHandle},
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -30,6 +31,10 @@ pub type AsyncPublisher<T> = AsyncPublisherOf<Typed<T>>;
 /// Each future costs two changes between threads, so in a flood of small values
 /// [`publish_all`](AsyncPublisherOf::publish_all) is much faster. The thread's queue holds only
 /// values of pending futures. The other methods are those of [`PublisherOf`].
+///
+/// If a publication panics, the thread ends: pending and later futures fail with
+/// [`EngineError::Closed`]. Dropping the publisher waits for the thread, for at most
+/// [`EngineOptions::linger`](crate::engine::EngineOptions::linger).
 ///
 /// ```
 /// use polywire::{AsyncPublisher, AsyncPublisherOf, Node, Publishing, PublishingAll, coding::Typed};
@@ -66,12 +71,18 @@ pub type AsyncPublisher<T> = AsyncPublisherOf<Typed<T>>;
 /// assert!(pumps.try_recv().is_none());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct AsyncPublisherOf<C: Coding>(Arc<Shared<C>>);
+pub struct AsyncPublisherOf<C: Coding> {
+    shared: Arc<Shared<C>>,
+    /// `None` once the publisher is being dropped.
+    thread: Option<JoinHandle<()>>,
+}
 
 struct Shared<C: Coding> {
     publisher: PublisherOf<C>,
     state: Mutex<State<C::Value>>,
     arrived: Condvar,
+    /// Notified when the thread ends.
+    ended: Condvar,
 }
 
 struct State<V> {
@@ -82,6 +93,8 @@ struct State<V> {
     /// The number of the last future.
     last: u64,
     closed: bool,
+    /// The thread publishes nothing more.
+    has_ended: bool,
 }
 
 /// The values of one future.
@@ -98,12 +111,13 @@ enum Progress {
 impl<C: Coding> PublisherOf<C> {
     /// Makes a publisher for asynchronous code. Fails if a thread cannot be started.
     pub fn into_async(self) -> Result<AsyncPublisherOf<C>, NodeError> {
-        let state = State { waiting: VecDeque::new(), futures: Vec::new(), last: 0, closed: false };
-        let shared = Arc::new(Shared { publisher: self, state: Mutex::new(state), arrived: Condvar::new() });
+        let state = State { waiting: VecDeque::new(), futures: Vec::new(), last: 0, closed: false, has_ended: false };
+        let (arrived, ended) = (Condvar::new(), Condvar::new());
+        let shared = Arc::new(Shared { publisher: self, state: Mutex::new(state), arrived, ended });
         let working = shared.clone();
         let work = move || working.run();
-        thread::Builder::new().name("pw-publish".into()).spawn(work).map_err(NodeError::Thread)?;
-        Ok(AsyncPublisherOf(shared))
+        let thread = thread::Builder::new().name("pw-publish".into()).spawn(work).map_err(NodeError::Thread)?;
+        Ok(AsyncPublisherOf { shared, thread: Some(thread) })
     }
 }
 
@@ -112,7 +126,7 @@ impl<C: Coding> AsyncPublisherOf<C> {
     /// result of [`PublisherOf::publish`]. Dropping the future earlier withdraws the value, unless
     /// the thread is publishing it already.
     pub fn publish(&self, value: C::Value) -> Publishing<'_, C> {
-        Publishing(Job::new(&self.0, Values::One(value)))
+        Publishing(Job::new(&self.shared, Values::One(value)))
     }
 
     /// Publishes values one after the other. The future completes when all queues have room for all
@@ -120,7 +134,7 @@ impl<C: Coding> AsyncPublisherOf<C> {
     /// withdraws all values, unless the thread is publishing them already: then it publishes all of
     /// them.
     pub fn publish_all(&self, values: Vec<C::Value>) -> PublishingAll<'_, C> {
-        PublishingAll(Job::new(&self.0, Values::All(values)))
+        PublishingAll(Job::new(&self.shared, Values::All(values)))
     }
 }
 
@@ -128,14 +142,26 @@ impl<C: Coding> Deref for AsyncPublisherOf<C> {
     type Target = PublisherOf<C>;
 
     fn deref(&self) -> &PublisherOf<C> {
-        &self.0.publisher
+        &self.shared.publisher
     }
 }
 
 impl<C: Coding> Drop for AsyncPublisherOf<C> {
+    /// Waits for the thread, which holds the node too: if this is the node's last handle, its ports
+    /// close on the calling thread, before a program can end. Only a publication whose future was
+    /// dropped can keep the thread.
     fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.arrived.notify_all();
+        let shared = &*self.shared;
+        shared.lock().closed = true;
+        shared.arrived.notify_all();
+        let is_other = |thread: &JoinHandle<()>| thread.thread().id() != thread::current().id();
+        let Some(thread) = self.thread.take().filter(is_other) else { return };
+        let linger = shared.publisher.node().linger();
+        let is_working = |state: &mut State<C::Value>| !state.has_ended;
+        if !shared.ended.wait_while_for(&mut shared.lock(), is_working, linger).timed_out() {
+            // A publication that panicked has printed why.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -185,7 +211,9 @@ impl<'a, C: Coding> Job<'a, C> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Sent, PublishAllError>> {
         let mut state = self.shared.lock();
-        if let Some(values) = self.values.take() {
+        if !state.has_ended
+            && let Some(values) = self.values.take()
+        {
             state.last += 1;
             let number = state.last;
             state.waiting.push_back((number, values));
@@ -235,14 +263,15 @@ impl<V> Values<V> {
 }
 
 impl<C: Coding> Shared<C> {
-    /// Publishes the values that wait, until the publisher is dropped.
+    /// Publishes the values that wait, until the publisher is dropped or a publication panics.
     fn run(&self) {
+        let _ending = Ending(self);
         while let Some((number, values)) = self.next() {
             let result = self.publisher.publish_all(values.as_slice());
             let waker = {
                 let mut state = self.lock();
                 let future = state.futures.iter_mut().find(|(other, _)| *other == number);
-                future.map(|(_, progress)| std::mem::replace(progress, Progress::Done(result)))
+                future.map(|(_, progress)| mem::replace(progress, Progress::Done(result)))
             };
             if let Some(Progress::Waits(waker)) = waker {
                 waker.wake();
@@ -258,5 +287,30 @@ impl<C: Coding> Shared<C> {
 
     fn lock(&self) -> MutexGuard<'_, State<C::Value>> {
         self.state.lock()
+    }
+}
+
+/// Ends the futures that still wait when the thread ends, also by a panic.
+struct Ending<'a, C: Coding>(&'a Shared<C>);
+
+impl<C: Coding> Drop for Ending<'_, C> {
+    fn drop(&mut self) {
+        let (waiting, futures) = {
+            let mut state = self.0.lock();
+            state.has_ended = true;
+            let all = mem::take(&mut state.futures).into_iter();
+            let (futures, done): (Vec<_>, Vec<_>) =
+                all.partition(|(_, progress)| matches!(progress, Progress::Waits(_)));
+            state.futures = done;
+            (mem::take(&mut state.waiting), futures)
+        };
+        self.0.ended.notify_all();
+        for (_, progress) in futures {
+            if let Progress::Waits(waker) = progress {
+                waker.wake();
+            }
+        }
+        // Dropping a value may run code of the application, so the lock is not held.
+        drop(waiting);
     }
 }

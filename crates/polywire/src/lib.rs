@@ -103,6 +103,7 @@ mod status;
 mod subscriber;
 pub mod suggest;
 mod system;
+mod unwind;
 pub mod wire;
 mod writers;
 

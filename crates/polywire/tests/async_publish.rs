@@ -165,3 +165,30 @@ fn all_values_arrive_in_order_over_sockets() {
     assert!(matches!(run(publisher.publish(pump(0))), Err(PublishError::Engine(_))));
     assert_eq!(run(publisher.publish_all(vec![pump(0)])).expect_err("closed").published, 0);
 }
+
+#[test]
+fn a_publication_that_panics_ends_all_futures() {
+    let (node, wire) = (Node::new(), "cdr@inproc/async-panic");
+    let subscribe = node.subscribe::<Pump>("pumps", Some(wire)).expect("a place");
+    let _subscription = subscribe.on_message_inline(|value, _| assert_ne!(value.id, 1, "as the test wants"));
+    let publisher = node.publisher_on::<Pump>("pumps", wire).expect("a publisher");
+    let publisher = publisher.into_async().expect("a thread");
+    assert_eq!(run(publisher.publish(pump(0))).expect("published").peers, 1);
+    for id in 1..4 {
+        assert!(matches!(run(publisher.publish(pump(id))), Err(PublishError::Engine(_))), "{id}");
+    }
+}
+
+#[test]
+fn the_ports_are_closed_when_an_asynchronous_publisher_was_the_last_handle() {
+    for _ in 0..20 {
+        let node = Node::new();
+        let endpoint = node.open("tcp-listen/127.0.0.1:0").expect("listens");
+        let publisher = node.publisher_on::<Pump>("pumps", &format!("cdr@{endpoint}")).expect("a publisher");
+        let publisher = publisher.into_async().expect("a thread");
+        run(publisher.publish(pump(0))).expect("published");
+        drop(node);
+        drop(publisher);
+        Node::new().open(&endpoint.replace("tcp/", "tcp-listen/")).expect("the address is free");
+    }
+}

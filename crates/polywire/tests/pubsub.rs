@@ -4,6 +4,8 @@ mod common;
 
 use std::{
     collections::BTreeSet,
+    mem::ManuallyDrop,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -319,6 +321,62 @@ fn callbacks_publish_close_and_subscribe_from_within() {
         there.publish(&reading(50)).expect("published");
         assert!(rounds.recv_timeout(Duration::from_millis(50)).is_err());
     }
+}
+
+#[test]
+fn an_inline_callback_publishes_to_topics_that_it_reads() {
+    const ROUNDS: u32 = 100;
+    let (here, there) = (Node::new(), Node::new());
+    let wire = at("cdr", &here.open("tcp-listen/127.0.0.1:0").expect("listens"));
+    let sums: Arc<Publisher<Reading>> = Arc::new(here.publisher_on("plant/sum", &wire).expect("publisher"));
+    let (send, came) = mpsc::channel();
+    let publish = sums.clone();
+    let subscribe = here.subscribe::<Reading>("plant/**", Some(&wire)).expect("subscriber");
+    let subscription = subscribe.on_message_inline(move |value, info| {
+        send.send((info.topic().to_string(), value.count)).expect("waited for");
+        match info.topic() {
+            "plant/boiler" => publish_all(&publish, 2 * value.count..2 * value.count + 2),
+            // Each call publishes for the next one.
+            _ if (2 * ROUNDS - 1..20_000).contains(&value.count) => {
+                publish_all(&publish, value.count + 1..value.count + 2);
+            }
+            _ => {}
+        }
+    });
+    sums.wait_for_subscribers(1, SOON);
+    let wire = wire.replace("tcp/", "tcp-connect/");
+    let boilers: Publisher<Reading> = there.publisher_on("plant/boiler", &wire).expect("publisher");
+    boilers.wait_for_subscribers(1, SOON);
+    let values: Vec<_> = (0..ROUNDS).map(reading).collect();
+    boilers.publish(&values[0]).expect("published");
+    boilers.publish_all(&values[1..]).expect("published");
+    // A callback that hangs would hold up the drop too.
+    let all = ManuallyDrop::new((subscription, sums, boilers, there, here));
+    let (mut boiler, mut sum) = (0, 0);
+    for _ in 0..ROUNDS + 20_001 {
+        let (topic, count) = came.recv_timeout(SOON).expect("a message");
+        let next = if topic == "plant/boiler" { &mut boiler } else { &mut sum };
+        assert_eq!(count, *next, "{topic}");
+        *next += 1;
+    }
+    assert_eq!((boiler, sum), (ROUNDS, 20_001));
+    drop(ManuallyDrop::into_inner(all));
+}
+
+#[test]
+fn a_panic_of_an_inline_callback_does_not_stop_local_delivery() {
+    let (node, wire) = (Node::new(), "cdr@inproc/panic");
+    let publisher = node.publisher_on::<Reading>("r", wire).expect("publisher");
+    let (send, came) = mpsc::channel();
+    let subscribe = node.subscribe::<Reading>("r", Some(wire)).expect("subscriber");
+    let _subscription = subscribe.on_message_inline(move |value, _| {
+        assert_ne!(value.count, 1, "as the test wants");
+        send.send(value.count).expect("waited for");
+    });
+    publisher.wait_for_subscribers(1, SOON);
+    assert!(catch_unwind(AssertUnwindSafe(|| publisher.publish(&reading(1)))).is_err());
+    publish_all(&publisher, 2..4);
+    assert_eq!([(); 2].map(|()| came.recv_timeout(SOON)), [Ok(2), Ok(3)]);
 }
 
 #[test]

@@ -21,6 +21,7 @@ use super::{
     delivery::{Delivery, Holdable, Leaving, Missing, Notice, Outcome, start_of},
     stream::Aligned,
 };
+use crate::unwind::restoring;
 
 /// The queue from a sender to a receiver.
 pub(super) struct Pipe {
@@ -237,11 +238,11 @@ impl Pipe {
                 self.room.notify_all();
             }
             drop(state);
-            self.hand_over(item, &**receiver, &mut aligned);
+            self.call(|| self.hand_over(item, &**receiver, &mut aligned));
             state = self.state.lock();
             if state.queue.is_empty() {
                 drop(state);
-                receiver.drained();
+                self.call(|| receiver.drained());
                 state = self.state.lock();
             }
         }
@@ -250,6 +251,16 @@ impl Pipe {
         let notice = state.delivery.end_of_episode();
         drop(state);
         notice.into_iter().for_each(|notice| self.tell_dropped(notice));
+    }
+
+    /// Calls the receiver. If that panics, this delivery ends; the next one delivers what waits.
+    #[inline]
+    fn call(&self, call: impl FnOnce()) {
+        let end = || {
+            self.state.lock().delivering = None;
+            self.room.notify_all();
+        };
+        restoring(end, call);
     }
 
     fn hand_over(&self, item: Item, receiver: &dyn LinkSink, aligned: &mut Aligned) {

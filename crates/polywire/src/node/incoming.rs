@@ -43,6 +43,7 @@ use crate::{
     events::NodeEvent,
     spans::span,
     stats::{ReceiverCounts, TopicStats},
+    unwind::restoring,
 };
 
 /// The longest wait for the thread that handles events. It may be in a callback of the application.
@@ -262,9 +263,7 @@ impl Incoming {
             driven.deciding = Some(thread::current().id());
             while let Some(event) = driven.session.poll_event() {
                 drop(driven);
-                let decided = self.handle(event);
-                self.send();
-                decided.into_iter().for_each(|channel| self.decided(channel));
+                restoring(|| self.release(|driven| &mut driven.deciding), || self.handle(event));
                 driven = self.lock();
             }
             driven.deciding = None;
@@ -282,7 +281,7 @@ impl Incoming {
         driven.sending = Some(thread::current().id());
         while let Some(output) = driven.session.poll_output() {
             drop(driven);
-            host.send(&self.link, output);
+            restoring(|| self.release(|driven| &mut driven.sending), || host.send(&self.link, output));
             driven = self.lock();
         }
         driven.sending = None;
@@ -295,6 +294,12 @@ impl Incoming {
             let slots = self.channels().open.get(&channel).filter(is_matched).map(|known| known.slots.clone());
             slots.unwrap_or_default().iter().for_each(|(_, slot)| slot.accepted());
         }
+    }
+
+    /// Lets other threads go on after a panic of this one.
+    fn release(&self, busy: fn(&mut Driven) -> &mut Option<ThreadId>) {
+        *busy(&mut self.lock()) = None;
+        self.settled.notify_all();
     }
 
     fn set_timer(&self, mut driven: MutexGuard<'_, Driven>) {
@@ -311,10 +316,11 @@ impl Incoming {
         }
     }
 
-    /// Handles an event. Returns the channel if the event was a decision, and this is complete.
-    fn handle(&self, event: Event) -> Option<ChannelId> {
+    /// Handles an event, and sends the session's outputs.
+    fn handle(&self, event: Event) {
+        let mut decided = None;
         match event {
-            Event::Decide { channel, anew } => return self.decide(channel, anew).then_some(channel),
+            Event::Decide { channel, anew } => decided = self.decide(channel, anew).then_some(channel),
             Event::Closed { channel } => self.close(channel),
             Event::Matched { channel, answer, key_requested, incompatible } => {
                 let matched = Matched { channel, answer, key_requested, incompatible };
@@ -323,7 +329,8 @@ impl Incoming {
                 }
             }
         }
-        None
+        self.send();
+        decided.into_iter().for_each(|channel| self.decided(channel));
     }
 
     fn close(&self, channel: ChannelId) {
@@ -868,9 +875,7 @@ impl LinkSink for Incoming {
         self.drive();
         if let Some(host) = self.host.upgrade() {
             host.link_down(&self.link);
-            if let Some(node) = host.node() {
-                node.decoders.trim();
-            }
+            host.node().iter().for_each(|node| node.decoders.trim());
         }
     }
 }

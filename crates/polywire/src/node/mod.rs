@@ -569,6 +569,11 @@ impl Node {
         &self.0.inner
     }
 
+    /// How long a port may send what is queued before it closes.
+    pub(crate) fn linger(&self) -> Duration {
+        self.0.inner.engine.linger
+    }
+
     fn ports(&self) -> Vec<Arc<PortEntry>> {
         each_once(&self.0.ports.lock())
     }

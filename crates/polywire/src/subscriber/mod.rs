@@ -338,7 +338,7 @@ impl<C: Coding> Subscribe<C> {
     /// [`Subscribe::on_message`], the messages already taken for the callback may use as many bytes
     /// again, and so may the used values that are kept for decoding. With
     /// [`Subscribe::on_message_inline`], which has no queue, it bounds the memory of the one value
-    /// that is reused.
+    /// that is reused, and of the messages that one call of the callback publishes for itself.
     ///
     /// ```
     /// use polywire::{engine::Overflow, Node};
@@ -524,8 +524,8 @@ impl<C: Coding> Subscribe<C> {
     /// any subscriber. Calls do not overlap. There is no queue: [`Subscribe::queue`] and
     /// [`Subscribe::overflow`] have no effect.
     ///
-    /// The callback may publish, subscribe and drop the subscription. It must not wait for another
-    /// message of the same link.
+    /// The callback may publish, subscribe and drop the subscription. What it publishes for itself,
+    /// it gets when the call has ended. It must not wait for another message of the same link.
     pub fn on_message_inline(self, callback: impl FnMut(&C::Value, &Info) + Send + 'static) -> Subscription {
         let inline = Arc::new(Inline::new(Box::new(callback), self.coding.default_value(), self.queue.bytes));
         let closing = inline.clone();
@@ -691,7 +691,13 @@ impl Guard {
     ) -> Guard {
         let places = Places::new(subscribe.node.clone(), subscribe.topic.clone(), subscribe.given.clone());
         let route = RouteOf::new(&subscribe, delivery, Arc::downgrade(&places));
-        let counts = route.counts.clone();
+        let (counts, closing) = (route.counts.clone(), Arc::downgrade(&route));
+        let close = Box::new(move || {
+            close();
+            if let Some(route) = closing.upgrade() {
+                route.forget_left();
+            }
+        });
         places.open(route, subscribe.places.into_iter().map(|place| place.entry).collect());
         Guard { places, counts, close }
     }

@@ -253,12 +253,15 @@ impl<C: Coding> SlotOf<C> {
                 self.hand(&**taker, envelope, payload, info, shared);
                 Ok(())
             }
-            (Some(qos), _) => {
+            (None, Delivery::Inline(inline)) if !inline.is_running_here() => {
+                self.call(&mut inline.lock(), envelope, payload, &info, shared)
+            }
+            // Without a policy, the callback has published the message, and gets it after this call.
+            (Some(_), _) | (None, Delivery::Inline(_)) => {
                 let decoded = self.decoded(envelope, payload, info, shared)?;
-                self.route.take(Arrival { decoded: Ok(decoded), qos: Some(*qos) });
+                self.route.take(Arrival { decoded: Ok(decoded), qos: self.qos });
                 Ok(())
             }
-            (None, Delivery::Inline(inline)) => self.call(&mut inline.lock(), envelope, payload, &info, shared),
             (None, Delivery::Queued(queue)) => {
                 // A used value keeps its allocated memory.
                 let (mut value, has) = match queue.spare() {
@@ -302,6 +305,9 @@ impl<C: Coding> SlotOf<C> {
             return false;
         };
         let (Some(follow), [(first, _), .., (last, _)]) = (&self.follow, messages) else { return false };
+        if inline.is_running_here() {
+            return false;
+        }
         let mut numbered = (first.sequence..).zip(messages);
         if !numbered.all(|(number, (next, _))| next.sequence == number && next.extensions.is_empty()) {
             return false;
