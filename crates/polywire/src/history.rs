@@ -6,28 +6,18 @@
 //! the request. `spec/qos.md` specifies the protocol. Replays run on threads of their own, which
 //! end by themselves.
 
+mod cache;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Weak},
     thread::{self, ThreadId},
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
-use polywire_core::{
-    envelope::{ChannelId, Envelope, Id128},
-    qos::{History, Qos, expires_ns},
-};
+use polywire_core::envelope::Id128;
 
-use crate::{
-    clock,
-    node::{PortEntry, Replay, Source},
-    replayed::{LISTED, Part},
-    writers::Missing,
-};
-
-/// The least time between two replays of one publisher.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) use self::cache::{HistoryCache, HistoryChannel, KeptSample};
+use crate::{node::Source, writers::Missing};
 
 /// How long a subscriber holds back new messages while it waits for the history.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,272 +28,6 @@ const REMEMBERED: usize = 1 << 16;
 /// The most gaps in a writer's messages that wait to be filled by its history. Messages of further
 /// gaps count as lost at once.
 const GAPS: usize = 1024;
-
-/// The samples that a publisher keeps for late joiners.
-pub(crate) struct HistoryCache {
-    this: Weak<HistoryCache>,
-    entry: Weak<PortEntry>,
-    depth: usize,
-    lifespan: Option<Duration>,
-    max_samples: usize,
-    max_instances: usize,
-    cache: Mutex<Cache>,
-    /// Held while a sample is sent and kept. So a sample that a replay does not have is sent after
-    /// the replay has begun.
-    publishing: Mutex<()>,
-    work: Mutex<Work>,
-}
-
-#[derive(Default)]
-struct Cache {
-    /// The samples, by sequence number.
-    samples: BTreeMap<u64, KeptSample>,
-    instances: BTreeMap<Id128, VecDeque<u64>>,
-    /// The history channels. The last is that of the present format. Any other ends with its last
-    /// sample.
-    channels: Vec<HistoryChannel>,
-    /// Sequence number of the last message on the history channels.
-    replayed: u64,
-}
-
-/// A history channel, and the id of its writer.
-type HistoryChannel = (ChannelId, Id128);
-
-#[derive(Default)]
-struct Work {
-    requested: bool,
-    running: bool,
-}
-
-/// A sample as a replay sends it.
-#[derive(Clone)]
-pub(crate) struct KeptSample {
-    pub(crate) timestamp_ns: i64,
-    /// The key hash that is sent with the message.
-    pub(crate) key_hash: Option<Id128>,
-    pub(crate) instance: Id128,
-    /// Whether the payload is a key frame of a stateful format.
-    pub(crate) is_key_frame: bool,
-    /// The payload, which refers to no other message.
-    pub(crate) payload: Arc<[u8]>,
-    pub(crate) channel: ChannelId,
-}
-
-impl HistoryCache {
-    /// Makes the history that the policies require, for the subscribers on this port.
-    pub(crate) fn new(entry: &Arc<PortEntry>, qos: &Qos) -> Arc<HistoryCache> {
-        let limit = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
-        Arc::new_cyclic(|this| HistoryCache {
-            this: this.clone(),
-            entry: Arc::downgrade(entry),
-            depth: match qos.history {
-                History::KeepLast(depth) => depth as usize,
-                History::KeepAll => usize::MAX,
-            },
-            lifespan: qos.lifespan,
-            max_samples: limit(qos.resource_limits.max_samples),
-            max_instances: limit(qos.resource_limits.max_instances),
-            cache: Mutex::default(),
-            publishing: Mutex::default(),
-            work: Mutex::default(),
-        })
-    }
-
-    /// Takes over the samples of another history, at another port. `open` opens the channel that
-    /// replaces a channel of the other history.
-    pub(crate) fn take_over(&self, other: &HistoryCache, mut open: impl FnMut(ChannelId) -> Option<HistoryChannel>) {
-        let (channels, samples) = {
-            let cache = other.cache();
-            (cache.channels.clone(), cache.samples.clone())
-        };
-        let opened: BTreeMap<ChannelId, HistoryChannel> =
-            channels.into_iter().filter_map(|(channel, _)| Some((channel, open(channel)?))).collect();
-        self.cache().channels.extend(opened.values());
-        for (sequence, sample) in samples {
-            if let Some((channel, _)) = opened.get(&sample.channel) {
-                self.keep(sequence, KeptSample { channel: *channel, ..sample });
-            }
-        }
-    }
-
-    /// Adds the channel for samples of the present format.
-    pub(crate) fn opened(&self, channel: HistoryChannel) {
-        self.cache().channels.push(channel);
-        self.retire_unused();
-    }
-
-    /// Returns the channel for samples of the present format.
-    pub(crate) fn channel(&self) -> ChannelId {
-        self.cache().channels.last().map(|(channel, _)| *channel).unwrap_or_default()
-    }
-
-    /// Checks whether there is room for one more sample of the instance. The error names the limit.
-    pub(crate) fn has_room(&self, instance: Id128) -> Result<(), &'static str> {
-        let cache = self.cache();
-        let of_instance = cache.instances.get(&instance).map(VecDeque::len);
-        if of_instance.is_none() && cache.instances.len() >= self.max_instances {
-            return Err("max-instances");
-        }
-        let replaces = of_instance.is_some_and(|kept| kept >= self.depth);
-        if !replaces && cache.samples.len() >= self.max_samples {
-            return Err("max-samples");
-        }
-        Ok(())
-    }
-
-    /// Returns the lock that the publisher holds from before a sample is sent until it is kept.
-    pub(crate) fn publishing(&self) -> MutexGuard<'_, ()> {
-        self.publishing.lock()
-    }
-
-    /// Keeps a sample, and drops the oldest of its instance if there are too many.
-    pub(crate) fn keep(&self, sequence: u64, sample: KeptSample) {
-        let mut cache = self.cache();
-        let of_instance = cache.instances.entry(sample.instance).or_default();
-        of_instance.push_back(sequence);
-        let oldest = if of_instance.len() > self.depth { of_instance.pop_front() } else { None };
-        cache.samples.insert(sequence, sample);
-        if let Some(oldest) = oldest {
-            cache.samples.remove(&oldest);
-        }
-        let several = cache.channels.len() > 1;
-        drop(cache);
-        if several {
-            self.retire_unused();
-        }
-    }
-
-    /// Drops the samples of an instance that has ended: late joiners do not need them.
-    pub(crate) fn ended(&self, instance: Id128) {
-        let mut cache = self.cache();
-        for sequence in cache.instances.remove(&instance).unwrap_or_default() {
-            cache.samples.remove(&sequence);
-        }
-    }
-
-    /// Ends the history channels.
-    pub(crate) fn close(&self) {
-        let channels = std::mem::take(&mut self.cache().channels);
-        if let Some(entry) = self.entry.upgrade() {
-            channels.into_iter().for_each(|(channel, _)| entry.retire(channel));
-        }
-    }
-
-    fn retire_unused(&self) {
-        let unused: Vec<HistoryChannel> = {
-            let mut cache = self.cache();
-            let used: BTreeSet<ChannelId> = cache.samples.values().map(|sample| sample.channel).collect();
-            let last = cache.channels.last().copied();
-            let is_unused = |known: &mut HistoryChannel| Some(*known) != last && !used.contains(&known.0);
-            cache.channels.extract_if(.., is_unused).collect()
-        };
-        if let Some(entry) = self.entry.upgrade() {
-            unused.into_iter().for_each(|(channel, _)| entry.retire(channel));
-        }
-    }
-
-    /// Sends the kept samples to all peers that accept the history channels now.
-    fn replay(&self) {
-        let Some(entry) = self.entry.upgrade() else { return };
-        let Some((channels, replay)) = self.begin() else { return };
-        // A channel that has ended meanwhile has no reader, and a closed port has none at all, so
-        // errors do not matter.
-        let mark = |part: Part<'_>, channel, sequence| {
-            let extensions = part.extension();
-            let envelope = Envelope {
-                extensions: extensions.as_extensions(),
-                ..Envelope::data(channel, sequence, clock::wall_ns())
-            };
-            let _ = entry.send(&envelope, &[]);
-        };
-        let ids: Vec<[u8; 16]> = channels.iter().rev().take(LISTED).map(|(_, id)| id.0).collect();
-        for ((channel, _), sequence) in channels.iter().zip(replay..) {
-            mark(Part::Begin(replay, &ids), *channel, sequence);
-        }
-        let (samples, mut sequence) = self.snapshot();
-        for (published, sample) in &samples {
-            sequence += 1;
-            let extensions = Part::Sample(*published).extension();
-            let envelope = Envelope {
-                key_hash: sample.key_hash,
-                anchor: sample.is_key_frame.then_some(sequence),
-                extensions: extensions.as_extensions(),
-                ..Envelope::data(sample.channel, sequence, sample.timestamp_ns)
-            };
-            let _ = entry.send(&envelope, &sample.payload);
-        }
-        if let Some((channel, _)) = channels.last() {
-            mark(Part::End, *channel, sequence + 1);
-        }
-        entry.settle();
-    }
-
-    /// Begins a replay. Returns its channels, and the sequence number of its first message. `None`
-    /// after [`HistoryCache::close`].
-    fn begin(&self) -> Option<(Vec<HistoryChannel>, u64)> {
-        let mut cache = self.cache();
-        let first = cache.replayed + 1;
-        cache.replayed += cache.channels.len() as u64;
-        (!cache.channels.is_empty()).then(|| (cache.channels.clone(), first))
-    }
-
-    /// Returns the samples whose lifespan has not ended, with their sequence numbers, and the
-    /// number before the first message that replays one. Reserves one more number for the message
-    /// that ends the history.
-    fn snapshot(&self) -> (Vec<(u64, KeptSample)>, u64) {
-        let _publishing = self.publishing();
-        let mut cache = self.cache();
-        let now = clock::wall_ns();
-        let lives =
-            |sample: &KeptSample| expires_ns(sample.timestamp_ns, self.lifespan).is_none_or(|expires| expires > now);
-        let samples = cache.samples.iter().filter(|(_, sample)| lives(sample));
-        let samples: Vec<(u64, KeptSample)> = samples.map(|(number, sample)| (*number, sample.clone())).collect();
-        let before = cache.replayed;
-        cache.replayed += samples.len() as u64 + 1;
-        (samples, before)
-    }
-
-    fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock()
-    }
-
-    fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock()
-    }
-}
-
-impl Replay for HistoryCache {
-    /// Replays on a separate thread, because sending may block. Requests that arrive meanwhile are
-    /// served together, after a pause.
-    fn request(&self) {
-        {
-            let mut work = self.work();
-            work.requested = true;
-            if std::mem::replace(&mut work.running, true) {
-                return;
-            }
-        }
-        let this = self.this.clone();
-        let serve = move || {
-            while let Some(history) = this.upgrade() {
-                {
-                    let mut work = history.work();
-                    if !std::mem::take(&mut work.requested) {
-                        work.running = false;
-                        return;
-                    }
-                }
-                history.replay();
-                drop(history);
-                thread::sleep(PAUSE);
-            }
-        };
-        if thread::Builder::new().name("pw-history".into()).spawn(serve).is_err() {
-            // The next request tries again. Subscribers go on without history after a while.
-            self.work().running = false;
-        }
-    }
-}
 
 /// A writer in one incarnation.
 pub(crate) type Writer = (Id128, u64);
@@ -590,6 +314,13 @@ impl<T> HistoryBarriers<T> {
         let late = self.0.iter_mut().filter(|(_, barrier)| late(barrier));
         late.map(|(writer, barrier)| (*writer, barrier.end())).collect()
     }
+
+    /// Gives up the histories of writers without an open channel, and returns the messages that
+    /// were held for them.
+    pub(crate) fn give_up_left(&mut self) -> Vec<(Writer, Released<T>)> {
+        let left = self.0.iter_mut().filter(|(_, barrier)| barrier.open == 0 && barrier.waiting.is_some());
+        left.map(|(writer, barrier)| (*writer, barrier.end())).collect()
+    }
 }
 
 impl<T> HistoryBarrier<T> {
@@ -806,6 +537,17 @@ mod tests {
         barriers.open(W, PATIENCE, false);
         assert_eq!((published(&mut barriers, 8), barriers.close(W, true)), (vec![], Released::default()));
         assert_eq!(barriers.give_up(PATIENCE * 2), [(W, vec![8].into())]);
+    }
+
+    #[test]
+    fn only_histories_of_writers_that_have_left_are_given_up_early() {
+        let mut barriers = waiting();
+        let other: Writer = (Id128([9; 16]), 1);
+        barriers.open(other, Duration::ZERO, false);
+        assert_eq!((published(&mut barriers, 1), barriers.give_up_left()), (vec![], vec![]));
+        assert_eq!(barriers.close(W, true), Released::default());
+        assert_eq!(barriers.give_up_left(), [(W, vec![1].into())]);
+        assert!(barriers.is_waiting(other) && !barriers.is_waiting(W));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     num::NonZeroU64,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -23,8 +23,8 @@ use crate::{
     delta::Outgoing,
     engine::Loan,
     error::NodeError,
-    history::HistoryCache,
-    node::{Inner, Place, PortEntry, Replay, random_id},
+    history::{HistoryCache, HistoryChannel},
+    node::{Inner, Place, PortEntry, random_id},
     packing::Packing,
     status::Refusing,
     wire::Wire,
@@ -82,6 +82,8 @@ pub(super) struct WriterChannel {
     /// [`Port::gathering`](crate::engine::Port::gathering).
     gathering: Option<Arc<AtomicU64>>,
     pub(super) history: Option<Arc<HistoryCache>>,
+    /// The history channel of the format, until the history uses it.
+    opening: Option<HistoryChannel>,
     /// The channel of liveliness assertions, if the publisher offers a lease.
     pub(super) assertions: Option<ChannelId>,
     /// Whether the publisher is about to leave the endpoint.
@@ -113,7 +115,7 @@ pub(crate) enum Role {
 impl<C: Coding> Announce<'_, C> {
     /// Opens a channel at a place, in the group that already has its format or in a new group. The
     /// channel's messages begin after `start`. Its history takes over the samples of the history of
-    /// `like`.
+    /// `like`. That history does not change until [`WriterChannel::begin_history`].
     pub(super) fn open(
         &self,
         groups: &mut Vec<Group<C::Encoder>>,
@@ -143,7 +145,8 @@ impl<C: Coding> Announce<'_, C> {
             };
         }
         if self.keeps_history() && !matches!(writing.deltas, Deltas::None) {
-            key_frames = Some(self.key_frames(&channel.wire)?.1);
+            let alone = self.key_frames(&channel.wire);
+            key_frames = Some(alone.inspect_err(|_| channel.close_without(like.into_iter()))?.1);
         }
         let (payloads, ends, channels) = (Vec::new(), Vec::new(), vec![channel]);
         groups.push(Group {
@@ -195,16 +198,13 @@ impl<C: Coding> Announce<'_, C> {
                 return Err(error);
             }
         };
-        let assertions = match self.open_assertions(&entry) {
-            Ok(assertions) => assertions,
-            Err(error) => {
-                entry.retire(id);
-                history.iter().for_each(|history| history.close());
-                return Err(error);
-            }
-        };
+        let (history, opening) = history.unzip();
         let (refusing, gathering) = (entry.refusing(id), entry.port().gathering());
-        Ok(WriterChannel { entry, wire, id, refusing, gathering, history, assertions, leaving: false })
+        let mut channel =
+            WriterChannel { entry, wire, id, refusing, gathering, history, opening, assertions: None, leaving: false };
+        let assertions = self.open_assertions(&channel.entry);
+        channel.assertions = assertions.inspect_err(|_| channel.close_without(like.into_iter()))?;
+        Ok(channel)
     }
 
     /// Opens the channel of liveliness assertions at a port, if the policies have a lease.
@@ -223,14 +223,15 @@ impl<C: Coding> Announce<'_, C> {
         Ok(Some(entry.announce(&announcement, Start::default())?))
     }
 
-    /// Returns the history at a port. It continues that of `like`: the same history at the same
-    /// port, or a new one with the same samples.
+    /// Returns the history at a port, and a history channel for the format, which the history does
+    /// not yet use. The history continues that of `like`: the same history at the same port, or a
+    /// new one with the same samples.
     fn history(
         &self,
         entry: &Arc<PortEntry>,
         announcement: &Announcement,
         like: Option<&WriterChannel>,
-    ) -> Result<Arc<HistoryCache>, NodeError> {
+    ) -> Result<(Arc<HistoryCache>, HistoryChannel), NodeError> {
         let before = like.and_then(|channel| Some((channel, channel.history.as_ref()?)));
         let history = match before {
             Some((channel, history)) if Arc::ptr_eq(&channel.entry, entry) => history.clone(),
@@ -241,29 +242,23 @@ impl<C: Coding> Announce<'_, C> {
                 let announced = channel.entry.announced(id)?;
                 // The history channel has its own writer id at each port.
                 let announced = Announcement { writer: random_id(), ..Announcement::clone(&announced) };
-                self.serve(entry, &history, &announced).ok()
+                Some((entry.announce(&announced, Start::default()).ok()?, announced.writer))
             });
         }
         let offer = Offer { history_of: Some(self.writer), ..self.offer.clone() };
         // The history channel has its own writer id, so that its messages wait only for the answer
         // to this channel.
         let announced = Announcement { writer: random_id(), offer: offer.to_bytes(), ..announcement.clone() };
-        let channel = self.serve(entry, &history, &announced)?;
-        history.opened(channel);
-        Ok(history)
-    }
-
-    /// Opens a channel on which the history is sent to the subscribers that request it.
-    fn serve(
-        &self,
-        entry: &Arc<PortEntry>,
-        history: &Arc<HistoryCache>,
-        announcement: &Announcement,
-    ) -> Result<(ChannelId, Id128), NodeError> {
-        let channel = entry.announce(announcement, Start::default())?;
-        let replay: Weak<dyn Replay> = Arc::downgrade(&(history.clone() as Arc<dyn Replay>));
-        entry.serve_history(channel, replay);
-        Ok((channel, announcement.writer))
+        let is_new = before.is_none_or(|(_, old)| !Arc::ptr_eq(old, &history));
+        match entry.announce(&announced, Start::default()) {
+            Ok(channel) => Ok((history, (channel, announced.writer))),
+            Err(error) => {
+                if is_new {
+                    history.close();
+                }
+                Err(error.into())
+            }
+        }
     }
 
     /// Announces at an endpoint where the publisher has moved to.
@@ -339,14 +334,24 @@ impl WriterChannel {
         if self.entry.port().relays() && others >= wanted { 0 } else { missing().count() }
     }
 
+    /// Lets the history keep samples in the channel's format from now on. Returns the history
+    /// channels of former formats that have no samples; the caller retires them.
+    pub(super) fn begin_history(&mut self) -> Vec<ChannelId> {
+        match (&self.history, self.opening.take()) {
+            (Some(history), Some(channel)) => history.opened(channel),
+            _ => Vec::new(),
+        }
+    }
+
     /// Ends the channel, but not its history, which another channel of the port may use.
     pub(super) fn retire(&self) {
         self.entry.retire(self.id);
         self.assertions.iter().for_each(|channel| self.entry.retire(*channel));
     }
 
-    /// Ends the channel, and its history unless one of `others` uses it.
+    /// Ends a channel whose history has not begun, and its history unless one of `others` uses it.
     pub(super) fn close_without<'a>(&self, mut others: impl Iterator<Item = &'a WriterChannel>) {
+        self.opening.iter().for_each(|(channel, _)| self.entry.retire(*channel));
         let goes_on = |history: &Arc<HistoryCache>| {
             others.any(|other| other.history.as_ref().is_some_and(|h| Arc::ptr_eq(h, history)))
         };

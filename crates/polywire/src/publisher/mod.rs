@@ -522,7 +522,7 @@ impl<C: Coding> PublisherOf<C> {
     pub fn set_wires(&self, wires: &[&str]) -> Result<(), NodeError> {
         let given = wires.iter().map(|wire| wire.parse()).collect::<Result<Vec<Wire>, _>>()?;
         let wires = wire::complete(&given, &self.core.wires());
-        self.core.move_to(self.node.places_of(&wires)?, Some(wires))
+        self.core.move_to(self.node.places_of(&wires)?, wires)
     }
 
     /// How many peers accept the messages, and which refuse them and why. A peer that reads at

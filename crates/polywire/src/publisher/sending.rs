@@ -1,5 +1,7 @@
 //! The state of a publisher: it encodes each value once for each format, and sends it at each
-//! endpoint. It also leaves the endpoints that the publisher has moved from.
+//! endpoint. The file `moving` changes formats and endpoints.
+
+mod moving;
 
 use std::{
     num::NonZeroU64,
@@ -30,19 +32,15 @@ use crate::{
     coding::{Coding, KeyHash},
     engine::{EngineError, LinkId, Loan, Sent},
     error::NodeError,
-    events::NodeEvent,
     history::KeptSample,
     liveliness::LivelinessAsserter,
-    node::{Inner, Node, Place, PortEntry, Reload, Wake, Watcher},
+    node::{Inner, Place, PortEntry, Watcher},
     offered::Offered,
     spans::{Span, span},
     stats::SenderCounts,
     status::PublisherStatus,
     wire::Wire,
 };
-
-/// How long peers may take to follow a publisher to another endpoint.
-const MOVE_TIME: Duration = Duration::from_secs(10);
 
 /// The most messages that are passed to the port in one call.
 const MESSAGES: usize = 256;
@@ -53,9 +51,6 @@ const BYTES: usize = 64 << 10;
 /// A gathered payload up to this size, in bytes, is encoded apart and copied. All others are
 /// encoded in a loan, behind room for the header.
 const SMALL: usize = 4 << 10;
-
-/// How often a publisher that moves checks whether all peers have followed.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A publisher's state, and what identifies it.
 pub(crate) struct Core<C: Coding> {
@@ -175,7 +170,7 @@ impl<C: Coding> Core<C> {
             channels,
             state: Mutex::new(state),
         });
-        core.move_to(places, Some(given)).inspect_err(|_| core.close())?;
+        core.move_to(places, given).inspect_err(|_| core.close())?;
         let started = core.asserter.iter().try_for_each(LivelinessAsserter::start);
         started.map_err(NodeError::Thread).inspect_err(|_| core.close())?;
         Ok(core)
@@ -435,87 +430,6 @@ impl<C: Coding> Core<C> {
         self.lock().channels().filter(|channel| !channel.leaving).map(|channel| channel.wire.clone()).collect()
     }
 
-    /// Publishes at these places from now on. Also publishes at the former places until all peers
-    /// there have followed. `given` are the wires given in code; `None` keeps the present ones.
-    pub(super) fn move_to(&self, places: Vec<Place>, given: Option<Vec<Wire>>) -> Result<(), NodeError> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        if state.channels().any(|channel| channel.entry.is_closed()) {
-            return Err(EngineError::Closed.into());
-        }
-        let endpoints: Vec<String> = places.iter().map(|place| place.entry.port().endpoint()).collect();
-        let entries: Vec<Arc<PortEntry>> = places.iter().map(|place| place.entry.clone()).collect();
-        if let Some(place) = places.first() {
-            (state.cdr, state.hasher) = (cdr_of(&place.wire), Hasher::Unknown);
-        }
-        let mut opened = Vec::new();
-        for place in places {
-            if state
-                .channels()
-                .any(|channel| Arc::ptr_eq(&channel.entry, &place.entry) && channel.wire.has_format_of(&place.wire))
-            {
-                continue;
-            }
-            // Opened in a separate list, so that nothing changes if one of them fails.
-            let like =
-                state.channels().find(|channel| Arc::ptr_eq(&channel.entry, &place.entry)).or(state.channels().next());
-            let mut groups = Vec::new();
-            if let Err(error) = self.announce().open(&mut groups, place, state.last, like) {
-                let opened = opened.iter().flat_map(|group: &Group<C::Encoder>| &group.channels);
-                opened.for_each(|channel| channel.close_without(state.channels()));
-                return Err(error);
-            }
-            opened.extend(groups);
-        }
-        state.adopt(opened);
-        state.given = given.unwrap_or_else(|| std::mem::take(&mut state.given));
-        let ended = self.leave_others(state, &entries, &endpoints);
-        state.changed();
-        // Channels are retired without the lock: that may deliver messages, whose callbacks may
-        // publish.
-        drop(guard);
-        ended.into_iter().for_each(|(entry, channel)| entry.retire(channel));
-        Ok(())
-    }
-
-    /// Removes the channels of former formats at the present endpoints, and begins to leave the
-    /// other endpoints. Returns the channels to retire.
-    fn leave_others(
-        &self,
-        state: &mut Sending<C>,
-        present: &[Arc<PortEntry>],
-        endpoints: &[String],
-    ) -> Vec<(Arc<PortEntry>, ChannelId)> {
-        let is_present = |entry: &Arc<PortEntry>| present.iter().any(|other| Arc::ptr_eq(entry, other));
-        // At a present endpoint, the announcement that the publisher has moved away is no longer
-        // true.
-        let mut ended: Vec<_> = state.forwards.extract_if(.., |(entry, _)| is_present(entry)).collect();
-        ended.extend(state.take_replaced());
-        let mut left = Vec::new();
-        for channel in state.groups.iter_mut().flat_map(|group| &mut group.channels) {
-            let leaves = !is_present(&channel.entry);
-            if leaves && !channel.leaving {
-                left.push(channel.entry.clone());
-            }
-            channel.leaving = leaves;
-        }
-        for entry in left {
-            if let Ok(channel) = self.announce().forward(&entry, endpoints.to_vec()) {
-                state.forwards.push((entry, channel));
-            }
-        }
-        if state.channels().any(|channel| channel.leaving) {
-            state.moving = Some(Instant::now() + MOVE_TIME);
-            self.look_soon();
-        }
-        ended
-    }
-
-    fn look_soon(&self) {
-        let this: Weak<Core<C>> = self.this.clone();
-        self.inner.timer.at(clock::now().saturating_add(LOOK_EVERY), this);
-    }
-
     pub(super) fn status(&self) -> PublisherStatus {
         let state = self.lock();
         let deadline = state.offered.as_ref().and_then(|offered| offered.deadline.as_ref());
@@ -580,32 +494,6 @@ impl<C: Coding> Core<C> {
     }
 }
 
-impl<C: Coding> Reload for Core<C> {
-    fn reload(&self, node: &Node) -> Result<(), NodeError> {
-        let given = self.lock().given.clone();
-        self.move_to(node.places_for(&self.topic, &given)?, None)
-    }
-}
-
-/// Checks whether the publisher can leave its former endpoints.
-impl<C: Coding> Wake for Core<C> {
-    fn wake(&self) {
-        // Does not wait for the lock, which a blocked publication may hold.
-        let Some(mut state) = self.state.try_lock() else { return self.look_soon() };
-        let Some(until) = state.moving.filter(|_| !state.closed) else { return };
-        let left = state.leave(Instant::now() >= until);
-        if state.moving.is_some() {
-            self.look_soon();
-        }
-        drop(state);
-        for (channel, left_behind) in left {
-            let from = channel.entry.port().endpoint();
-            channel.close();
-            self.inner.tell(&NodeEvent::Moved { topic: self.topic.clone(), from, left_behind });
-        }
-    }
-}
-
 impl<C: Coding> Sending<C> {
     fn channels(&self) -> impl Iterator<Item = &WriterChannel> {
         self.groups.iter().flat_map(|group| &group.channels)
@@ -640,56 +528,6 @@ impl<C: Coding> Sending<C> {
 
     fn channel_ids(&self) -> Vec<(Arc<PortEntry>, ChannelId)> {
         self.channels().map(|channel| (channel.entry.clone(), channel.id)).collect()
-    }
-
-    /// Adds groups. Merges a group into a present one with the same format.
-    fn adopt(&mut self, opened: Vec<Group<C::Encoder>>) {
-        for mut group in opened {
-            let same = |other: &&mut Group<C::Encoder>| {
-                !other.writing.is_stream() && other.channels[0].wire.has_format_of(&group.channels[0].wire)
-            };
-            match self.groups.iter_mut().find(same) {
-                Some(other) => other.channels.append(&mut group.channels),
-                None => self.groups.push(group),
-            }
-        }
-    }
-
-    /// Removes and returns the channels that a later channel at the same endpoint replaces.
-    fn take_replaced(&mut self) -> Vec<(Arc<PortEntry>, ChannelId)> {
-        let ports: Vec<(Arc<PortEntry>, ChannelId)> = self.channel_ids();
-        let is_replaced = |channel: &WriterChannel| {
-            ports.iter().any(|(entry, id)| Arc::ptr_eq(entry, &channel.entry) && *id > channel.id)
-        };
-        let is_replaced = &is_replaced;
-        let channels =
-            self.groups.iter_mut().flat_map(|group| group.channels.extract_if(.., move |channel| is_replaced(channel)));
-        channels.map(|channel| (channel.entry, channel.id)).collect()
-    }
-
-    /// Removes the endpoints that are being left and whose peers have all followed, or if `all`,
-    /// every endpoint that is being left. Returns each with the number of peers that have not
-    /// followed.
-    fn leave(&mut self, all: bool) -> Vec<(WriterChannel, usize)> {
-        let staying: Vec<_> = self
-            .channels()
-            .filter(|channel| !channel.leaving)
-            .map(|channel| (channel.entry.clone(), channel.id))
-            .collect();
-        let there = accepting(&staying);
-        let mut left = Vec::new();
-        for group in &mut self.groups {
-            let gone = group.channels.extract_if(.., |channel| channel.leaving && (all || channel.behind(&there) == 0));
-            left.extend(gone.map(|channel| {
-                let behind = channel.behind(&there);
-                (channel, behind)
-            }));
-        }
-        self.changed();
-        if !self.channels().any(|channel| channel.leaving) {
-            self.moving = None;
-        }
-        left
     }
 
     fn changed(&mut self) {
