@@ -14,6 +14,7 @@ use std::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -42,7 +43,7 @@ use crate::{
     stats::TopicStats,
     subscriber::decoding_route,
     wire::{Choice, Wire},
-    writers::{Disposition, Follow, Missing, Writers},
+    writers::{Disposition, Follow, LOOK_EVERY, Missing, Writers},
 };
 
 /// The most messages, and bytes of payloads, of one writer that wait for earlier messages on other
@@ -259,6 +260,8 @@ struct State {
     histories: Vec<Weak<ForwardedHistory>>,
     /// Topics with histories that are requested, or have arrived.
     asked: BTreeSet<String>,
+    /// When the timer looks at the messages that wait for earlier ones. `None` if it is not set.
+    looks: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -542,9 +545,14 @@ impl Route for Direction {
 
 impl Wake for Direction {
     fn wake(&self) {
-        self.writers.give_up(clock::now(), |missing, waiting| waiting.pass_on(self, missing));
-        if self.writers.is_any_holding() {
-            self.look_again();
+        let now = clock::now();
+        // The timer also wakes this direction for other reasons.
+        let looks = self.lock().looks.take_if(|looks| *looks <= now);
+        if looks.is_some() {
+            self.writers.give_up(now, |missing, waiting| waiting.pass_on(self, missing));
+            if self.writers.is_any_holding() {
+                self.look_again();
+            }
         }
         let changed = std::mem::take(&mut self.lock().changed);
         if let Some(reverse) = self.reverse.get().and_then(Weak::upgrade) {
@@ -565,9 +573,18 @@ impl Wake for Direction {
 }
 
 impl Direction {
+    /// Sets the timer to look at the messages that wait, unless it is set.
     fn look_again(&self) {
+        let at = clock::now().saturating_add(LOOK_EVERY);
+        {
+            let mut state = self.lock();
+            if state.looks.is_some() {
+                return;
+            }
+            state.looks = Some(at);
+        }
         let this: Weak<Direction> = self.this.clone();
-        self.node.inner().timer.at(clock::now().saturating_add(crate::writers::LOOK_EVERY), this);
+        self.node.inner().timer.at(at, this);
     }
 }
 
@@ -728,5 +745,19 @@ impl Drop for Passing {
         self.tell_lost(self.follow.end());
         self.release();
         self.heard.direction.to.entry.retire(self.channel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_wait_set_the_timer_once() {
+        let node = Node::new();
+        let builder = node.bridge("inproc/bridge-waits-a", "inproc/bridge-waits-b").expect("two endpoints");
+        let bridge = builder.one_way().open();
+        (0..4096).for_each(|_| bridge.directions[0].look_again());
+        assert!(node.inner().timer.entries() <= 1);
     }
 }

@@ -17,13 +17,15 @@ use std::{
 use common::{SOON, fifo::Fifo, until};
 use polywire::{
     Node, NodeEvent, Publisher, Subscriber,
+    coding::Bytes,
     engine::Event,
     qos::{Qos, Reliability},
 };
 use polywire_core::{
-    envelope::{Announcement, Id128},
+    envelope::{Announcement, Envelope, Id128},
     frame::{Answer, Frame, Hello, Start, Step, StreamDecoder, StreamEncoder},
     layout::Message as _,
+    qos::Offer,
 };
 use polywire_derive::Message;
 
@@ -140,11 +142,21 @@ fn what_a_cut_link_loses_is_counted_at_both_ends() {
 
 #[test]
 fn what_the_history_brings_after_a_cut_is_not_lost() {
+    mend_by_history("r");
+}
+
+#[test]
+fn what_the_history_brings_after_a_cut_comes_once_to_a_pattern() {
+    mend_by_history("*");
+}
+
+/// Subscribes to the topic `r`, or a pattern that fits it. The history replaces what a cut takes.
+fn mend_by_history(topic: &str) {
     let (here, there) = (Node::new(), Node::new());
     let endpoint = here.open("tcp-listen/127.0.0.1:0").expect("listens");
     let proxy = Proxy::to(endpoint.split_once('/').expect("an address").1);
     let requested = Qos::default().transient_local();
-    let subscribe = here.subscribe::<Reading>("r", Some(&at(&endpoint))).expect("subscriber");
+    let subscribe = here.subscribe::<Reading>(topic, Some(&at(&endpoint))).expect("subscriber");
     let readings = subscribe.qos(requested.clone()).expect("policies").open();
     let wire = at(&format!("tcp-connect/{}", proxy.address));
     let publish = there.publish::<Reading>("r", Some(&wire)).expect("publisher");
@@ -168,6 +180,35 @@ fn what_the_history_brings_after_a_cut_is_not_lost() {
     publish(1);
     assert_eq!(next(), 161);
     assert_eq!((readings.lost(), readings.undecodable()), (50, 0), "11 to 60 are in no history any more");
+}
+
+#[test]
+fn what_a_pattern_holds_for_a_history_comes_even_if_the_link_breaks() {
+    let here = Node::new();
+    let endpoint = here.open("tcp-listen/127.0.0.1:0").expect("listens");
+    let subscribe = here.subscribe_of("*", Some(&endpoint), Bytes::default()).expect("subscriber");
+    let readings = subscribe.qos(Qos::default().transient_local()).expect("policies").open();
+    // The peer offers a history, and breaks the link before it has announced the history's channel.
+    let write = |encoder: &mut StreamEncoder, out: &mut Vec<u8>| {
+        let offer = Offer { qos: Qos::default().transient_local(), ..Offer::default() }.to_bytes();
+        let (writer, codec) = (Id128([7; 16]), "cdr".into());
+        let announcement = Announcement { topic: "r".into(), writer, codec, offer, ..Announcement::default() };
+        let channel = encoder.announce(&announcement, Start::default(), out).expect("fits");
+        for sequence in 1..=3 {
+            encoder.data(&Envelope::data(channel, sequence, 0), 1, out).expect("fits");
+            out.push(7);
+        }
+    };
+    let peer = stranger(endpoint.split_once('/').expect("an address").1, write, |_| Vec::new());
+    until("the writer", || readings.status().writers == 1);
+    thread::sleep(Duration::from_millis(200));
+    peer.shutdown(Shutdown::Both).expect("the link breaks");
+    until("the break", || here.links() == 0);
+    // The subscriber waits for another link, and then for no history any more.
+    for sequence in 1..=3 {
+        assert_eq!(readings.recv_timeout(SOON).map(|sample| sample.info.sequence), Some(sequence));
+    }
+    assert_eq!(readings.lost(), 0);
 }
 
 #[test]

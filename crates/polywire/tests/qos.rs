@@ -204,6 +204,34 @@ fn the_history_outlives_a_change_of_format() {
 }
 
 #[test]
+fn the_history_outlives_a_change_of_wires_that_fails() {
+    for place in &places("history-failed")[..2] {
+        let publisher = place.publisher("cdr", "history=keep-last:9,durability=transient-local");
+        let fail = || {
+            let wires = [format!("json@{}", place.write_at), format!("nosuch@{}-else", place.write_at)];
+            publisher.set_wires(&[&wires[0], &wires[1]]).expect_err("no such format");
+        };
+        fail();
+        publish(&publisher, &[(1, 1)]);
+        fail();
+        publish(&publisher, &[(1, 2)]);
+        let late = place.subscriber("durability=transient-local");
+        assert_eq!(values(&late, 2), [1, 2], "{}", place.read_at);
+        assert_eq!(late.status().undecodable, 0);
+    }
+}
+
+#[test]
+fn expired_samples_make_room_in_the_history() {
+    let place = &places("history-expired")[1];
+    for (limits, second) in [("history=keep-all,max-samples=2", 1), ("history=keep-last:1,max-instances=2", 2)] {
+        let publisher = place.publisher("cdr", &format!("durability=transient-local,lifespan=200ms,{limits}"));
+        publish(&publisher, &[(1, 1), (second, 2)]);
+        until("there is room", || publisher.publish(&pump(3, 3)).is_ok());
+    }
+}
+
+#[test]
 fn nothing_is_lost_or_doubled_while_late_joiners_come() {
     for place in places("history-stream") {
         let publisher = place.publisher("fast", "history=keep-last:1000000,durability=transient-local");

@@ -57,6 +57,12 @@ impl Timer {
             *thread = thread::Builder::new().name("pw-timer".into()).spawn(move || shared.run()).ok();
         }
     }
+
+    /// The number of times that are set.
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> usize {
+        self.shared.lock().waits.len()
+    }
 }
 
 impl Drop for Timer {

@@ -76,6 +76,7 @@ struct State<V> {
     calls: BTreeMap<u64, Call<V>>,
     /// When calls time out, by sequence number. Number 0 stands for callers that wait for a server.
     deadlines: BTreeSet<(Duration, u64)>,
+    /// When the timer wakes the client next. An entry of the timer for a later time sets no other.
     wakes: Option<Duration>,
     /// Why a server does not match, until a server matches.
     refused: Option<String>,
@@ -435,8 +436,8 @@ impl<V: Send + 'static> Wake for Calls<V> {
         let mut waiting = Vec::new();
         {
             let mut state = self.lock();
-            state.wakes = None;
             let now = clock::now();
+            state.wakes.take_if(|wakes| *wakes <= now);
             while let Some((_, sequence)) = state.deadlines.first().copied().filter(|(due, _)| *due <= now) {
                 state.deadlines.pop_first();
                 waiting.push(match sequence {
@@ -447,5 +448,37 @@ impl<V: Send + 'static> Wake for Calls<V> {
             self.arm(state);
         }
         waiting.into_iter().for_each(Wakers::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{task::Waker, thread};
+
+    use super::*;
+    use crate::{coding::Bytes, node::Node};
+
+    #[test]
+    fn time_outs_of_calls_do_not_multiply_in_the_timer() {
+        let node = Node::new();
+        let calls: Arc<Calls<Vec<u8>>> = Arc::new_cyclic(|this| Calls {
+            this: this.clone(),
+            writer: Id128::ZERO,
+            node: Arc::downgrade(node.inner()),
+            requests: Weak::<PublisherOf<Bytes>>::new(),
+            limit: 1,
+            state: Mutex::default(),
+        });
+        let (now, context) = (clock::now(), Context::from_waker(Waker::noop()));
+        // Each time is earlier than the one before.
+        for ms in [3_600_000].into_iter().chain((500..550).rev()) {
+            assert!(calls.poll_ready(now + Duration::from_millis(ms), &context).is_pending());
+        }
+        while calls.lock().deadlines.len() > 1 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(100));
+        let entries = node.inner().timer.entries();
+        assert!((1..=2).contains(&entries), "{entries} entries for one time");
     }
 }

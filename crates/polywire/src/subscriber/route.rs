@@ -3,7 +3,7 @@
 
 use std::{
     any::TypeId,
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -65,6 +65,9 @@ fn scoped(mut instance: Id128, scope: Id128) -> Id128 {
     instance.0.iter_mut().zip(scope.0).for_each(|(byte, of_scope)| *byte ^= of_scope);
     instance
 }
+
+/// The most parts of a pattern that are kept after their channels have ended.
+const LEFT: usize = 1024;
 
 /// The codec option that accepts older, shorter versions of an appendable type. Used for writers
 /// whose schema is assumed.
@@ -160,6 +163,9 @@ pub(super) struct RouteOf<C: Coding> {
     topic: Pattern,
     /// The parts of a pattern, by topic.
     parts: Mutex<BTreeMap<String, Weak<RouteOf<C>>>>,
+    /// Parts of a pattern whose writers may return, in the order in which their last channels
+    /// ended. Parts that have channels again may be among them.
+    left: Mutex<VecDeque<Arc<RouteOf<C>>>>,
     /// The route of the whole subscriber, if this is its part for one topic.
     whole: Option<Weak<RouteOf<C>>>,
     /// Distinguishes the instances of this topic from those of other topics in the same queue. Zero
@@ -195,6 +201,7 @@ impl<C: Coding> RouteOf<C> {
             id: random_id(),
             topic: subscribe.topic.clone(),
             parts: Mutex::default(),
+            left: Mutex::default(),
             whole: None,
             scope: Id128::ZERO,
             places,
@@ -220,7 +227,7 @@ impl<C: Coding> RouteOf<C> {
         if let Some(part) = parts.get(topic).and_then(Weak::upgrade) {
             return Some(part);
         }
-        // Removes the parts whose last channel has ended.
+        // Removes the parts that have ended.
         if parts.len().is_power_of_two() {
             parts.retain(|_, part| part.strong_count() > 0);
         }
@@ -231,6 +238,7 @@ impl<C: Coding> RouteOf<C> {
             id: self.id,
             topic: pattern,
             parts: Mutex::default(),
+            left: Mutex::default(),
             whole: Some(self.this.clone()),
             scope: random_id(),
             places: self.places.clone(),
@@ -250,6 +258,31 @@ impl<C: Coding> RouteOf<C> {
         });
         parts.insert(topic.into(), Arc::downgrade(&part));
         Some(part)
+    }
+
+    /// Keeps this part of a pattern, whose channel has ended, if it has a state that the writer
+    /// needs when it returns. Ends the part that was left first if there are too many.
+    fn leave(&self) {
+        let has_state = self.rules.by_instance || self.qos.durability == Durability::TransientLocal;
+        let whole = self.whole.as_ref().filter(|_| has_state).and_then(Weak::upgrade);
+        let (Some(whole), Some(this)) = (whole, self.this.upgrade()) else { return };
+        let first = {
+            let mut left = whole.left.lock();
+            left.retain(|part| part.number != self.number);
+            left.push_back(this);
+            if left.len() > LEFT { left.pop_front() } else { None }
+        };
+        if let Some(first) = first {
+            let ended = first.rules.barriers().give_up_left();
+            first.pass_late(ended);
+        }
+    }
+
+    /// Drops the parts without channels, because the subscriber has closed.
+    pub(super) fn forget_left(&self) {
+        let left = std::mem::take(&mut *self.left.lock());
+        // They are dropped without the lock, since they hold values of the application.
+        drop(left);
     }
 
     /// Passes a decoded message on, or holds it back while its writer's history is missing.
@@ -279,6 +312,14 @@ impl<C: Coding> RouteOf<C> {
         let released = barriers.replayed(writer, from, published, item);
         drop(barriers);
         self.pass(writer, released);
+    }
+
+    /// Passes on the messages that waited for histories that did not come.
+    fn pass_late(&self, late: Vec<(Writer, Released<Held<C::Value>>)>) {
+        for (writer, released) in late {
+            self.tell_history_missed(writer.0);
+            self.pass(writer, released);
+        }
     }
 
     /// Counts missing messages as lost, except those that the writer's history may still bring.
@@ -365,10 +406,15 @@ impl<C: Coding> RouteOf<C> {
     fn give(&self, pending: Pending<C::Value>, instance: Id128) {
         let Pending { value, info, bytes, terms } = pending;
         match &self.delivery {
-            Delivery::Inline(inline) => inline.give(&info, value, bytes),
+            Delivery::Inline(inline) => {
+                if !inline.give(info, value, bytes) {
+                    self.tell_lost(1);
+                }
+            }
             Delivery::Handed(_) => {}
             Delivery::Queued(queue) => {
-                let expires_ns = expires_ns(info.timestamp_ns, terms.lifespan());
+                let is_end = matches!(info.kind, Kind::Dispose | Kind::Unregister);
+                let expires_ns = expires_ns(info.timestamp_ns, terms.lifespan().filter(|_| !is_end));
                 let tag = match (expires_ns, instance.is_zero() && !self.rules.by_instance) {
                     (None, true) => None,
                     _ => Some(Box::new(Tag { instance: scoped(instance, self.scope), expires_ns })),
@@ -386,6 +432,7 @@ impl<C: Coding> RouteOf<C> {
         let released = self.rules.barriers().close(writer, broke);
         self.pass(writer, released);
         self.tell_orphans(source, self.rules.closed(terms.writer));
+        self.leave();
     }
 
     /// Reports the instances that no longer have a writer, if the application distinguishes
@@ -518,10 +565,7 @@ impl<C: Coding> Wake for RouteOf<C> {
             self.take(arrival);
         });
         let late = self.rules.barriers().give_up(clock::now());
-        for (writer, released) in late {
-            self.tell_history_missed(writer.0);
-            self.pass(writer, released);
-        }
+        self.pass_late(late);
         if let Delivery::Queued(queue) = &self.delivery {
             queue.wake();
         }

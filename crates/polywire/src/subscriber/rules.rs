@@ -68,7 +68,7 @@ struct State<V> {
     hasher: Hasher<V>,
     /// The number of open channels of each writer.
     writers: BTreeMap<Id128, usize>,
-    /// When the timer wakes the subscriber.
+    /// When the timer wakes the subscriber next.
     wakes: Option<Duration>,
 }
 
@@ -158,9 +158,10 @@ impl<V> Rules<V> {
 
     /// Returns the instances that have missed the deadline.
     pub(super) fn missed(&self) -> Vec<Id128> {
-        let mut state = self.lock();
-        state.wakes = None;
-        state.admission.missed(clock::now())
+        let (now, mut state) = (clock::now(), self.lock());
+        // An entry of the timer for a later time sets no other one.
+        state.wakes.take_if(|wakes| *wakes <= now);
+        state.admission.missed(now)
     }
 
     /// Returns when the timer has to wake the subscriber, or `None` if the timer is already set or
@@ -208,4 +209,22 @@ fn rule_samples(qos: &Qos) -> bool {
         || matches!(qos.history, History::KeepLast(_))
         || limits.max_instances.is_some()
         || limits.max_samples_per_instance.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_the_timer_for_a_later_time_sets_no_other() {
+        let rules: Rules<()> = Rules::new(&Qos::default(), false);
+        let later = clock::now() + Duration::from_secs(3600);
+        assert_eq!(rules.wake_at(false, Some(later)), Some(later));
+        let due = clock::now();
+        assert_eq!(rules.wake_at(false, Some(due)), Some(due));
+        rules.missed();
+        assert_eq!(rules.wake_at(false, Some(later)), Some(later), "the time has come");
+        rules.missed();
+        assert_eq!(rules.wake_at(false, Some(later)), None, "it is set already");
+    }
 }
