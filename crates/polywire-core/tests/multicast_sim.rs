@@ -272,6 +272,34 @@ fn one_repair_serves_many_and_one_request_asks_for_many() {
     assert!(u64::from(naks) < 4 * stats.lost, "{naks} requests for {stats:?}");
 }
 
+/// Whether a record has left as a whole, as a part, or not at all does not matter.
+#[test]
+fn what_lost_peers_have_not_confirmed_is_counted_for_each() {
+    let ends = (0..3).map(|at| End::new(at, 4, config(), Duration::ZERO, 0)).collect();
+    let mut group = Group::new(4, "delay=1ms", ends);
+    assert!(group.run(|ends| ends.iter().all(|end| end.up.len() == 2)));
+    let [one, two] = [1, 2].map(|at: usize| group.ends[at].member.id());
+    let (mut now, mut packet, sender) = (group.now, Vec::new(), &mut group.ends[0].member);
+    let send = |sender: &mut Member, to, len, now| {
+        sender.send(to, Reliability::Reliable, &vec![7; len], 1, now).expect("it is short enough");
+    };
+    // The window has 64 packets.
+    (0..60).for_each(|_| send(sender, None, 1000, now));
+    send(sender, Some(one), 1000, now);
+    (0..10).for_each(|_| send(sender, None, 9000, now));
+    while sender.poll_transmit(now, &mut packet) {}
+    assert_eq!([one, two].map(|peer| sender.unconfirmed(peer)), [71, 70]);
+    now += Duration::from_secs(61);
+    while sender.poll_transmit(now, &mut packet) {}
+    // The application has not heard of the end.
+    send(sender, None, 10, now);
+    let downs = std::iter::from_fn(|| sender.poll_event(now)).filter_map(|event| match event {
+        Event::Down { peer, reason: Reason::Silent, unconfirmed } => Some((peer, unconfirmed)),
+        _ => None,
+    });
+    assert_eq!(downs.collect::<BTreeMap<_, _>>(), BTreeMap::from([(one, 72), (two, 71)]));
+}
+
 /// The sender speaks of a record until it is confirmed, and then only with its heartbeats.
 #[test]
 fn a_lone_record_costs_few_packets() {

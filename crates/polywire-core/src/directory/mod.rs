@@ -201,6 +201,19 @@ impl SubscriberData {
     }
 }
 
+impl Event {
+    /// Bytes of the descriptions and texts in the event.
+    fn size(&self) -> usize {
+        match self {
+            Event::NodeFound(node) | Event::NodeLost(node) => node.size(),
+            Event::PublisherFound { publisher, .. } | Event::PublisherLost { publisher, .. } => publisher.size(),
+            Event::SubscriberFound { subscriber, .. } | Event::SubscriberLost { subscriber, .. } => subscriber.size(),
+            Event::Incompatible { reason, .. } => reason.len(),
+            Event::Matched { .. } | Event::Unmatched { .. } | Event::Missed { .. } => 0,
+        }
+    }
+}
+
 fn size_of_qos(qos: &Qos) -> usize {
     qos.partition.iter().map(|name| size_of::<String>() + name.len()).sum()
 }

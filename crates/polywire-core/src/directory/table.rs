@@ -17,7 +17,7 @@ pub struct Limits {
     pub reports: usize,
     /// Bytes of one description ([`NodeData::size`]).
     pub report_bytes: usize,
-    /// Bytes of all descriptions.
+    /// Bytes of all descriptions, and bytes of the descriptions in the events that wait.
     pub bytes: usize,
     /// Events that wait. The oldest are dropped to make room.
     pub events: usize,
@@ -74,7 +74,9 @@ pub struct Directory {
     reports: BTreeMap<Id128, Report>,
     bytes: usize,
     nodes: Arc<BTreeMap<NodeKey, Arc<NodeData>>>,
-    events: VecDeque<Event>,
+    /// The events that wait, and the bytes of each.
+    events: VecDeque<(Event, usize)>,
+    event_bytes: usize,
     missed: u64,
     refused: u64,
 }
@@ -121,7 +123,7 @@ impl Directory {
     /// The next change.
     pub fn poll_event(&mut self) -> Option<Event> {
         match core::mem::take(&mut self.missed) {
-            0 => self.events.pop_front(),
+            0 => self.take_oldest(),
             count => Some(Event::Missed { count }),
         }
     }
@@ -224,11 +226,22 @@ impl Directory {
     }
 
     fn tell(&mut self, event: Event) {
-        if self.events.len() >= self.limits.events {
-            self.events.pop_front();
+        let bytes = event.size();
+        let Limits { events, bytes: limit, .. } = self.limits;
+        while self.events.len() >= events || self.event_bytes.saturating_add(bytes) > limit {
+            if self.take_oldest().is_none() {
+                break;
+            }
             self.missed += 1;
         }
-        self.events.push_back(event);
+        self.event_bytes += bytes;
+        self.events.push_back((event, bytes));
+    }
+
+    fn take_oldest(&mut self) -> Option<Event> {
+        let (event, bytes) = self.events.pop_front()?;
+        self.event_bytes -= bytes;
+        Some(event)
     }
 }
 
@@ -327,5 +340,19 @@ mod tests {
         assert_eq!(directory.bytes, 0);
         assert_eq!(directory.poll_event(), Some(Event::Missed { count: 1 }));
         assert_eq!(events(&mut directory).len(), 3);
+    }
+
+    #[test]
+    fn events_that_nobody_takes_hold_few_bytes() {
+        let mut directory = Directory::new(Limits { bytes: 100_000, ..Limits::default() });
+        for number in 0..50 {
+            let large = PublisherData { wire: "x".repeat(10_000), ..publisher(number) };
+            let report = NodeData { publishers: vec![large], ..node(1, number.into()) };
+            directory.handle_report(id(9), true, report).expect("admitted");
+            assert!(directory.event_bytes <= 100_000);
+        }
+        let Some(Event::Missed { count }) = directory.poll_event() else { panic!("none is missed") };
+        assert_eq!(count + events(&mut directory).len() as u64, 100, "a node, its publishers, and their ends");
+        assert_eq!(directory.event_bytes, 0);
     }
 }

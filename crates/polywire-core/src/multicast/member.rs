@@ -106,7 +106,8 @@ pub enum Event {
         peer: MemberId,
         /// Why.
         reason: Reason,
-        /// Sum of the weights of the reliable records that the peer has not confirmed.
+        /// Sum of the weights of the reliable records for the peer that it has not confirmed, also
+        /// of those that were sent before this event was taken. 0 if it said goodbye before.
         unconfirmed: u64,
     },
 }
@@ -200,7 +201,17 @@ impl Member {
             return Err(PacketError::TooLong { limit });
         }
         let bytes = record::with_header(to, record);
-        self.sender.push(reliability == Reliability::Reliable, bytes, weight, now, &self.config);
+        let is_reliable = reliability == Reliability::Reliable;
+        // A peer whose end the application has not heard of gets nothing any more.
+        for event in self.events.iter_mut().filter(|_| is_reliable) {
+            if let Event::Down { peer, reason, unconfirmed } = event
+                && *reason != Reason::Bye
+                && to.is_none_or(|to| to == *peer)
+            {
+                *unconfirmed += u64::from(weight);
+            }
+        }
+        self.sender.push(to, is_reliable, bytes, weight, now, &self.config);
         Ok(())
     }
 
@@ -223,6 +234,19 @@ impl Member {
     /// ```
     pub fn is_taken(&self) -> bool {
         self.sender.is_taken()
+    }
+
+    /// Sum of the weights of the reliable records for a peer that it has not confirmed. 0 if it is
+    /// no peer, or has said goodbye.
+    ///
+    /// ```
+    /// use polywire_core::multicast::{Config, Member, MemberId};
+    /// let member = Member::new(Config::default(), Default::default(), 1);
+    /// assert_eq!(member.unconfirmed(MemberId(2)), 0);
+    /// ```
+    pub fn unconfirmed(&self, peer: MemberId) -> u64 {
+        let known = self.peers.get(&peer).filter(|known| known.is_confirmed && known.leaves_at.is_none());
+        known.map_or(0, |known| self.sender.weight_from(known.taken, peer))
     }
 
     /// Packets that the member has sent again because a follower lacked them.
@@ -705,6 +729,7 @@ impl Member {
 
     /// Forgets a member.
     fn end(&mut self, member: MemberId, reason: Reason, now: Duration) {
+        let unconfirmed = self.unconfirmed(member);
         let Some(peer) = self.peers.remove(&member) else { return };
         if let Some(follow) = &peer.follow {
             if self.former.len() == FORMER {
@@ -713,8 +738,6 @@ impl Member {
             self.former.push_back((member, follow.start));
         }
         if peer.is_up {
-            let unconfirmed = if peer.is_confirmed { self.sender.weight_from(peer.taken) } else { 0 };
-            let unconfirmed = if peer.taken == u64::MAX { 0 } else { unconfirmed };
             self.events.push_back(Event::Down { peer: member, reason, unconfirmed });
         }
         self.note_taken();

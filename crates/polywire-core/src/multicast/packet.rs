@@ -23,6 +23,9 @@ pub(super) const PART_OVERHEAD: usize = 2 * 5;
 pub(super) const MAX_ENTRIES: usize = 32;
 pub(super) const MAX_RANGES: usize = 48;
 
+/// The largest number of a packet.
+const LARGEST: u64 = 1 << 63;
+
 const STATUS: u8 = 1;
 const WELCOME: u8 = 2;
 const RELIABLE: u8 = 3;
@@ -173,11 +176,11 @@ impl<'a> Packet<'a> {
         let body = match kind {
             STATUS => fields.status()?,
             WELCOME => fields.welcome()?,
-            RELIABLE => Body::Reliable(fields.number("number")?, fields.content()?),
-            LOOSE => Body::Loose(fields.number("number")?, fields.content()?),
+            RELIABLE => Body::Reliable(fields.packet_number("number")?, fields.content()?),
+            LOOSE => Body::Loose(fields.packet_number("number")?, fields.content()?),
             NAK => Body::Nak { of: fields.member("of")?, ranges: fields.ranges()? },
             CHALLENGE => Body::Challenge { to: fields.member("to")?, token: fields.number("token")? },
-            BYE => Body::Bye { to: fields.member("to")?, number: fields.number("number")? },
+            BYE => Body::Bye { to: fields.member("to")?, number: fields.packet_number("number")? },
             _ => return Err(PacketError::Malformed("kind")),
         };
         fields.finish()?;
@@ -305,6 +308,11 @@ impl<'a> Fields<'a> {
         self.array(field).map(u64::from_le_bytes)
     }
 
+    /// The number of a packet. Numbers that no sender reaches are refused.
+    fn packet_number(&mut self, field: &'static str) -> Result<u64, PacketError> {
+        self.number(field).and_then(|n| if n <= LARGEST { Ok(n) } else { Err(PacketError::Malformed(field)) })
+    }
+
     fn varint(&mut self, field: &'static str) -> Result<u64, PacketError> {
         let (value, rest) = varint::split(self.0).ok_or(PacketError::Malformed(field))?;
         self.0 = rest;
@@ -324,12 +332,13 @@ impl<'a> Fields<'a> {
     }
 
     fn welcome(&mut self) -> Result<Body<'a>, PacketError> {
-        Ok(Body::Welcome { hello: self.hello()?, to: self.member("to")?, start: self.number("start")? })
+        Ok(Body::Welcome { hello: self.hello()?, to: self.member("to")?, start: self.packet_number("start")? })
     }
 
     fn status(&mut self) -> Result<Body<'a>, PacketError> {
         let hello = self.hello()?;
-        let [token, oldest, next] = [self.number("token")?, self.number("oldest")?, self.number("next")?];
+        let token = self.number("token")?;
+        let (oldest, next) = (self.packet_number("oldest")?, self.packet_number("next")?);
         if oldest > next {
             return Err(PacketError::Malformed("oldest"));
         }
@@ -342,8 +351,9 @@ impl<'a> Fields<'a> {
     }
 
     fn entry(&mut self) -> Result<Entry, PacketError> {
-        let (member, start) = (self.member("entry")?, self.number("entry")?);
-        Ok(Entry { member, start, taken: self.number("entry")?, gives: self.number("entry")? })
+        let member = self.member("entry")?;
+        let mut number = || self.packet_number("entry");
+        Ok(Entry { member, start: number()?, taken: number()?, gives: number()? })
     }
 
     fn ranges(&mut self) -> Result<Vec<(u64, u64)>, PacketError> {
@@ -460,5 +470,26 @@ mod tests {
             entries: Vec::new(),
         };
         assert_eq!(refused(backwards), PacketError::Malformed("oldest"));
+    }
+
+    #[test]
+    fn numbers_above_2_to_the_63_are_malformed() {
+        let hello = Hello { node: Id128::ZERO, incarnation: 0 };
+        let entry = |taken| vec![Entry { member: MemberId(2), start: 1, taken, gives: 1 }];
+        let bodies = |number: u64| {
+            [
+                Body::Welcome { hello, to: MemberId(2), start: number },
+                Body::Reliable(number, Content::Records(Vec::new().into())),
+                Body::Loose(number, Content::Records(Vec::new().into())),
+                Body::Status { hello, token: u64::MAX, oldest: 1, next: number, entries: Vec::new() },
+                Body::Status { hello, token: u64::MAX, oldest: 1, next: 1, entries: entry(number) },
+                Body::Bye { to: MemberId::ALL, number },
+            ]
+        };
+        let parsed = |body| Packet::parse(&Packet { sender: MemberId(1), body }.write()).map(|_| ());
+        assert!(bodies(1 << 63).into_iter().all(|body| parsed(body) == Ok(())));
+        for number in [(1 << 63) + 1, u64::MAX] {
+            assert!(bodies(number).into_iter().all(|body| matches!(parsed(body), Err(PacketError::Malformed(_)))));
+        }
     }
 }

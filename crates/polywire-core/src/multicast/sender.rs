@@ -47,14 +47,22 @@ struct Lane {
 struct Queued {
     bytes: Vec<u8>,
     since: Duration,
+    to: Option<MemberId>,
     weight: u32,
 }
 
 #[derive(Debug)]
 struct Kept {
     bytes: Vec<u8>,
-    weight: u32,
+    weights: Weights,
     repaired: Option<Duration>,
+}
+
+/// The weights of records that leave together: of those for all members, and of those for one.
+#[derive(Debug, Default)]
+struct Weights {
+    of_all: u64,
+    of_one: Vec<(MemberId, u32)>,
 }
 
 impl Sender {
@@ -73,21 +81,29 @@ impl Sender {
         }
     }
 
-    /// Queues a record, with its header.
-    pub(super) fn push(&mut self, reliable: bool, bytes: Vec<u8>, weight: u32, now: Duration, config: &Config) {
+    /// Queues a record for one member, or for all, with its header.
+    pub(super) fn push(
+        &mut self,
+        to: Option<MemberId>,
+        reliable: bool,
+        bytes: Vec<u8>,
+        weight: u32,
+        now: Duration,
+        config: &Config,
+    ) {
         let lane = self.lane(reliable);
         let quickly = lane.last.is_some_and(|last| now.saturating_sub(last) <= config.batch_interval);
         lane.run = if quickly { lane.run.saturating_add(1) } else { 0 };
         lane.last = Some(now);
         lane.bytes += bytes.len();
-        lane.queue.push_back(Queued { bytes, since: now, weight });
+        lane.queue.push_back(Queued { bytes, since: now, to, weight });
     }
 
     /// The number of the next reliable packet, which a newcomer begins to follow at. It is not
     /// given to another newcomer: an empty packet sees to that.
     pub(super) fn start(&mut self, now: Duration, config: &Config) -> u64 {
         let start = self.reliable.next;
-        self.push(true, Vec::new(), 0, now, config);
+        self.push(None, true, Vec::new(), 0, now, config);
         start
     }
 
@@ -129,10 +145,14 @@ impl Sender {
         self.kept.len() <= config.window / 2 && self.kept_bytes <= config.retransmission_buffer / 2
     }
 
-    /// Sum of the weights of the records in packets from `taken` on.
-    pub(super) fn weight_from(&self, taken: u64) -> u64 {
+    /// Sum of the weights of the reliable records for a member that end in packets from `taken` on,
+    /// or have not left as a whole.
+    pub(super) fn weight_from(&self, taken: u64, member: MemberId) -> u64 {
         let skip = usize::try_from(taken.saturating_sub(self.oldest)).unwrap_or(usize::MAX);
-        self.kept.iter().skip(skip).map(|kept| u64::from(kept.weight)).sum()
+        let kept: u64 = self.kept.iter().skip(skip).map(|kept| kept.weights.of(member)).sum();
+        let is_for_it = |record: &&Queued| record.to.is_none_or(|to| to == member);
+        let queued: u64 = self.reliable.queue.iter().filter(is_for_it).map(|record| u64::from(record.weight)).sum();
+        kept + queued
     }
 
     /// Every follower has taken what is before this number. Packets before it are forgotten.
@@ -201,12 +221,12 @@ impl Sender {
         if self.is_blocked(config) || !self.reliable.is_due(now, config) {
             return false;
         }
-        let weight = self.reliable.packet(true, self.id, config, out);
+        let weights = self.reliable.packet(true, self.id, config, out);
         if self.taken == u64::MAX {
             self.oldest = self.reliable.next;
         } else {
             self.kept_bytes += out.len();
-            self.kept.push_back(Kept { bytes: out.clone(), weight, repaired: None });
+            self.kept.push_back(Kept { bytes: out.clone(), weights, repaired: None });
         }
         true
     }
@@ -250,13 +270,13 @@ impl Lane {
         self.due_at(config).is_some_and(|at| at <= now)
     }
 
-    /// Makes a packet of the first records, or of the next part of the first. Gives the weight of
+    /// Makes a packet of the first records, or of the next part of the first. Gives the weights of
     /// the records that end in it.
-    fn packet(&mut self, reliable: bool, id: MemberId, config: &Config, out: &mut Vec<u8>) -> u32 {
+    fn packet(&mut self, reliable: bool, id: MemberId, config: &Config, out: &mut Vec<u8>) -> Weights {
         let number = self.next;
         self.next += 1;
         let room = config.packet_bytes.saturating_sub(OVERHEAD).max(1);
-        let mut weight = 0u32;
+        let mut weights = Weights::default();
         let first = self.queue.front().map_or(0, |first| first.bytes.len());
         if self.part.is_some() || first > room {
             let piece = room.saturating_sub(PART_OVERHEAD).max(1);
@@ -268,7 +288,7 @@ impl Lane {
             }
             self.part = (to < first).then_some((index + 1, to));
             if self.part.is_none() {
-                weight = self.pop().map_or(0, |record| record.weight);
+                self.pop().iter().for_each(|record| weights.add(record));
             }
         } else {
             packet::begin_records(reliable, id, number, out);
@@ -276,18 +296,37 @@ impl Lane {
             while let Some(record) = self.queue.front().filter(|record| record.bytes.len() <= left) {
                 left -= record.bytes.len();
                 out.extend_from_slice(&record.bytes);
-                weight = weight.saturating_add(record.weight);
+                weights.add(record);
                 self.pop();
             }
         }
         packet::finish(out);
-        weight
+        weights
     }
 
     fn pop(&mut self) -> Option<Queued> {
         let record = self.queue.pop_front()?;
         self.bytes -= record.bytes.len();
         Some(record)
+    }
+}
+
+impl Weights {
+    fn add(&mut self, record: &Queued) {
+        let Some(to) = record.to else {
+            self.of_all += u64::from(record.weight);
+            return;
+        };
+        match self.of_one.last_mut().filter(|(last, _)| *last == to) {
+            Some((_, weight)) => *weight = weight.saturating_add(record.weight),
+            None if record.weight > 0 => self.of_one.push((to, record.weight)),
+            None => {}
+        }
+    }
+
+    fn of(&self, member: MemberId) -> u64 {
+        let of_one = self.of_one.iter().filter(|(to, _)| *to == member);
+        self.of_all + of_one.map(|(_, weight)| u64::from(*weight)).sum::<u64>()
     }
 }
 
@@ -315,7 +354,7 @@ mod tests {
         let (config, now) = (config(), Duration::ZERO);
         let mut sender = Sender::new(MemberId(1), &config);
         for len in [30u8, 30, 190, 5] {
-            sender.push(true, vec![len; len.into()], 1, now, &config);
+            sender.push(None, true, vec![len; len.into()], 1, now, &config);
         }
         let Some((1, Content::Records(two))) = poll(&mut sender, now) else { panic!() };
         assert_eq!(two.len(), 60);
@@ -336,10 +375,10 @@ mod tests {
         let mut sender = Sender::new(MemberId(1), &config);
         sender.set_taken(1);
         for _ in 0..6 {
-            sender.push(true, vec![1; 70], 1, now, &config);
+            sender.push(None, true, vec![1; 70], 1, now, &config);
         }
         let numbers: Vec<u64> = core::iter::from_fn(|| Some(poll(&mut sender, now)?.0)).collect();
-        assert_eq!((numbers, sender.weight_from(3)), (vec![1, 2, 3, 4], 2));
+        assert_eq!((numbers, sender.weight_from(3, MemberId(2))), (vec![1, 2, 3, 4], 4));
         assert_eq!(sender.next_timeout(&config), None);
         for _ in 0..5 {
             sender.repair(&[(2, 2), (9, u64::MAX - 9)], now, &config);
@@ -354,6 +393,24 @@ mod tests {
     }
 
     #[test]
+    fn weights_count_what_is_for_a_member_until_it_has_left_as_a_whole() {
+        let (config, now) = (config(), Duration::ZERO);
+        let mut sender = Sender::new(MemberId(1), &config);
+        sender.set_taken(1);
+        for (to, len) in [(None, 70), (Some(MemberId(3)), 30), (Some(MemberId(3)), 30), (None, 190), (None, 70)] {
+            sender.push(to, true, vec![1; len], 1, now, &config);
+        }
+        let weights = |sender: &Sender, taken| [2, 3].map(|member| sender.weight_from(taken, MemberId(member)));
+        assert_eq!(weights(&sender, 1), [3, 5]);
+        // The window ends behind the second of three parts.
+        while poll(&mut sender, now).is_some() {}
+        assert_eq!((sender.next(), weights(&sender, 1), weights(&sender, 5)), (5, [3, 5], [2, 2]));
+        sender.set_taken(3);
+        while poll(&mut sender, now).is_some() {}
+        assert_eq!((weights(&sender, 5), weights(&sender, 6)), ([2, 2], [1, 1]));
+    }
+
+    #[test]
     fn records_in_quick_succession_wait_for_each_other() {
         let (config, mut now) =
             (Config { batch_after: 2, batch_interval: Duration::from_micros(50), ..config() }, Duration::ZERO);
@@ -362,7 +419,7 @@ mod tests {
         let mut sent = 0;
         for _ in 0..5 {
             now += Duration::from_micros(10);
-            sender.push(false, vec![1; 20], 1, now, &config);
+            sender.push(None, false, vec![1; 20], 1, now, &config);
             sent += usize::from(sender.poll(now, &config, &mut out));
         }
         assert_eq!((sent, sender.queued_bytes()), (2, 60));

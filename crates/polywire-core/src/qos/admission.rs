@@ -1,7 +1,10 @@
 //! Which samples a subscriber takes: lifespan, ownership, destination order, the time-based filter,
 //! limits and the state of instances.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 use core::time::Duration;
 
 use super::{Deadlines, DestinationOrder, Ownership, Qos};
@@ -89,6 +92,8 @@ pub struct Admission {
     max_instances: usize,
     deadlines: Option<Deadlines>,
     instances: BTreeMap<Id128, Instance>,
+    /// The instances that are not alive.
+    ended: BTreeSet<Id128>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -96,8 +101,10 @@ struct Instance {
     state: InstanceState,
     writers: Vec<Id128>,
     owner: Option<(i32, Id128)>,
-    /// Publication of the last sample taken, and its writer.
-    last: Option<(i64, Id128)>,
+    /// Publication of the last data taken, for the time-based filter.
+    last: Option<i64>,
+    /// Publication of the latest data or disposal, and its writer, for the order by source.
+    latest: Option<(i64, Id128)>,
 }
 
 impl Admission {
@@ -110,13 +117,16 @@ impl Admission {
             max_instances: qos.resource_limits.max_instances.map_or(MAX_INSTANCES, |limit| limit as usize),
             deadlines: qos.deadline.map(Deadlines::new),
             instances: BTreeMap::new(),
+            ended: BTreeSet::new(),
         }
     }
 
     /// Decides on a sample, and remembers it if it is taken.
     pub fn admit(&mut self, arrival: &Arrival) -> Verdict {
         let Arrival { instance, writer, strength, kind, published_ns, .. } = *arrival;
-        if expires_ns(published_ns, arrival.lifespan).is_some_and(|expires| expires <= arrival.now_ns) {
+        let is_end = matches!(kind, Kind::Dispose | Kind::Unregister);
+        let expires = expires_ns(published_ns, arrival.lifespan).filter(|_| !is_end);
+        if expires.is_some_and(|expires| expires <= arrival.now_ns) {
             return Verdict::Expired;
         }
         if !self.instances.contains_key(&instance) && !self.has_room() {
@@ -132,21 +142,36 @@ impl Admission {
             }
             return Verdict::NotOwner;
         }
-        if self.by_source && known.last.is_some_and(|last| (published_ns, writer) < last) {
+        let is_superseded = self.by_source && known.latest.is_some_and(|latest| (published_ns, writer) < latest);
+        if is_superseded && kind != Kind::Unregister {
             return Verdict::Superseded;
         }
-        let is_end = matches!(kind, Kind::Dispose | Kind::Unregister);
         let elapsed = |last: i64| published_ns.saturating_sub(last).saturating_abs();
-        if !is_end && known.last.is_some_and(|(last, _)| elapsed(last) < self.separation_ns) {
+        if !is_end && known.last.is_some_and(|last| elapsed(last) < self.separation_ns) {
             return Verdict::Filtered;
         }
+        let before = known.state;
         match kind {
-            Kind::Dispose => known.state = InstanceState::Disposed,
+            Kind::Dispose => (known.state, known.latest) = (InstanceState::Disposed, Some((published_ns, writer))),
             Kind::Unregister => known.leave(writer),
-            _ => (known.state, known.last) = (InstanceState::Alive, Some((published_ns, writer))),
+            _ => {
+                known.state = InstanceState::Alive;
+                (known.last, known.latest) = (Some(published_ns), Some((published_ns, writer)));
+            }
+        }
+        let after = known.state;
+        // A writer leaves at any time, but only the end of the instance is news then.
+        if is_superseded && after == before {
+            return Verdict::Superseded;
+        }
+        if after != before {
+            match after {
+                InstanceState::Alive => self.ended.remove(&instance),
+                _ => self.ended.insert(instance),
+            };
         }
         if let Some(deadlines) = &mut self.deadlines {
-            match known.state {
+            match after {
                 InstanceState::Alive => deadlines.came(instance, arrival.now),
                 _ => deadlines.ended(instance),
             }
@@ -162,6 +187,7 @@ impl Admission {
             known.leave(writer);
             if known.state != before {
                 orphans.push(*id);
+                self.ended.insert(*id);
                 self.deadlines.iter_mut().for_each(|deadlines| deadlines.ended(*id));
             }
         }
@@ -202,8 +228,7 @@ impl Admission {
         if self.instances.len() < self.max_instances {
             return true;
         }
-        let ended = self.instances.iter().find(|(_, known)| known.state != InstanceState::Alive).map(|(id, _)| *id);
-        ended.is_some_and(|id| self.instances.remove(&id).is_some())
+        self.ended.pop_first().is_some_and(|id| self.instances.remove(&id).is_some())
     }
 }
 
@@ -304,6 +329,60 @@ mod tests {
         assert_eq!(taken, [100, 101, 101, 9000, 9001]);
         let mut by_reception = admission("default");
         assert!([100, 101, 90].iter().all(|ms| by_reception.admit(&at(A, A, *ms)) == Verdict::Take));
+    }
+
+    #[test]
+    fn by_source_a_disposal_counts_as_a_value() {
+        let dispose = |ms| Arrival { kind: Kind::Dispose, ..at(A, A, ms) };
+        for order in [[dispose(10), at(A, B, 8)], [at(A, B, 8), dispose(10)]] {
+            let mut all = admission("destination-order=by-source");
+            order.iter().for_each(|arrival| {
+                all.admit(arrival);
+            });
+            assert_eq!(all.state(A), InstanceState::Disposed);
+            assert_eq!((all.admit(&at(A, B, 11)), all.admit(&dispose(10))), (Verdict::Take, Verdict::Superseded));
+            assert_eq!(all.state(A), InstanceState::Alive);
+        }
+        let mut filtered = admission("time-based-filter=10ms");
+        assert_eq!((filtered.admit(&dispose(0)), filtered.admit(&at(A, A, 1))), (Verdict::Take, Verdict::Take));
+    }
+
+    #[test]
+    fn by_source_a_writer_leaves_however_late_its_end_comes() {
+        let mut all = admission("destination-order=by-source,deadline=100ms");
+        let unregister = |writer, ms| Arrival { kind: Kind::Unregister, ..at(A, writer, ms) };
+        assert_eq!((all.admit(&at(A, A, 5)), all.admit(&at(A, B, 10))), (Verdict::Take, Verdict::Take));
+        assert_eq!((all.admit(&unregister(A, 6)), all.state(A)), (Verdict::Superseded, InstanceState::Alive));
+        assert_eq!((all.admit(&unregister(B, 7)), all.state(A)), (Verdict::Take, InstanceState::NoWriters));
+        assert_eq!(all.next_deadline(), None);
+        assert_eq!((all.admit(&at(A, A, 12)), all.state(A)), (Verdict::Take, InstanceState::Alive));
+    }
+
+    #[test]
+    fn ends_do_not_expire() {
+        let mut all = admission("default");
+        let late =
+            |kind, ms| Arrival { kind, lifespan: Some(Duration::from_millis(1)), now_ns: i64::MAX, ..at(A, A, ms) };
+        assert_eq!(all.admit(&at(A, A, 0)), Verdict::Take);
+        assert_eq!((all.admit(&late(Kind::Data, 1)), all.state(A)), (Verdict::Expired, InstanceState::Alive));
+        assert_eq!((all.admit(&late(Kind::Unregister, 2)), all.state(A)), (Verdict::Take, InstanceState::NoWriters));
+        assert_eq!((all.admit(&late(Kind::Dispose, 3)), all.state(A)), (Verdict::Take, InstanceState::Disposed));
+    }
+
+    #[test]
+    fn the_instances_that_have_ended_are_known() {
+        let mut all = admission("max-instances=3");
+        let c = Id128([3; 16]);
+        for instance in [A, B, c] {
+            assert_eq!(all.admit(&at(instance, instance, 0)), Verdict::Take);
+        }
+        assert_eq!(all.writer_gone(B), [B]);
+        all.admit(&Arrival { kind: Kind::Dispose, ..at(A, A, 1) });
+        all.admit(&Arrival { kind: Kind::Unregister, ..at(c, c, 1) });
+        all.admit(&at(A, A, 2));
+        assert!(all.ended.iter().eq(&[B, c]));
+        assert_eq!(all.admit(&at(Id128([4; 16]), A, 3)), Verdict::Take);
+        assert!(all.ended.iter().eq(&[c]) && all.state(B) == InstanceState::NoWriters);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! for it), and those that the peer requests.
 
 use alloc::{collections::BTreeSet, format, string::String};
-use core::time::Duration;
+use core::{ops::RangeInclusive, time::Duration};
 
-use super::{Carrier, Due, News, Session, Timer, documents};
+use super::{Carrier, Due, News, Session, Timer};
 use crate::envelope::{ChannelId, Id128};
 
 /// A document whose bytes have the hash that names it.
@@ -86,19 +86,34 @@ pub(super) struct Asked {
     until: Duration,
 }
 
+/// Pairs of a document and a channel of the peer.
+pub(super) type DocumentChannels = BTreeSet<(Id128, ChannelId)>;
+
+/// All pairs of one document.
+fn all_of(document: Id128) -> RangeInclusive<(Id128, ChannelId)> {
+    (document, ChannelId(0))..=(document, ChannelId(u32::MAX))
+}
+
 impl Session {
     /// The application needs a document to decide on a channel. Asks the peer for it, unless that
     /// was done for another channel.
     pub fn fetch(&mut self, channel: ChannelId, document: Id128, now: Duration) -> Fetch {
         let Some(known) = self.remote.get_mut(&channel) else { return Fetch::Pending };
-        if let Some(reason) = &known.unfetched {
+        if known.fetching == Some(document) {
+            return Fetch::Pending;
+        }
+        if let Some(reason) = &known.unfetched
+            && !known.asks_again
+        {
             return Fetch::Failed(reason.clone());
         }
-        if known.fetching.is_none_or(|id| id != document) {
-            known.fetching = Some(document);
-            self.timers.set(Timer::Fetch(channel), now.saturating_add(self.limits.fetch_timeout));
-            self.ask(document, now);
+        (known.is_late, known.asks_again) = (false, false);
+        if let Some(other) = known.fetching.replace(document) {
+            self.awaited.remove(&(other, channel));
         }
+        self.awaited.insert((document, channel));
+        self.timers.set(Timer::Fetch(channel), now.saturating_add(self.limits.fetch_timeout));
+        self.ask(document, now);
         Fetch::Pending
     }
 
@@ -148,19 +163,20 @@ impl Session {
     /// an [`Event::Decide`](super::Event::Decide), even if it was settled without the document.
     pub fn document_arrived(&mut self, document: Id128) {
         self.forget_asked(document);
-        for (id, channel) in &mut self.remote {
-            if !documents(&channel.announcement).contains(&Some(document)) {
-                continue;
-            }
+        let Session { named, awaited, remote, timers, events, .. } = self;
+        for (_, id) in named.range(all_of(document)) {
+            let Some(channel) = remote.get_mut(id) else { continue };
             if channel.fetching.take_if(|waits| *waits == document).is_some() {
-                self.timers.clear(Timer::Fetch(*id));
+                awaited.remove(&(document, *id));
+                timers.clear(Timer::Fetch(*id));
             }
             channel.anew |= channel.unfetched.take().is_some();
-            self.events.push(News::Decide(*id));
+            events.push(News::Decide(*id));
         }
     }
 
-    /// A channel's time to wait for a document is over.
+    /// A channel's time to wait for a document is over. Over a reliable carrier, a request that is
+    /// not answered stays: its answer may still come.
     pub(super) fn fetch_timed_out(&mut self, channel: ChannelId) {
         let Some(known) = self.remote.get_mut(&channel) else { return };
         let Some(document) = known.fetching.take() else { return };
@@ -168,8 +184,15 @@ impl Session {
             Some(asked) if asked.denied > 0 => lacking(document),
             _ => format!("the document {document} of the writer did not come in time"),
         });
+        known.is_late = true;
+        self.awaited.remove(&(document, channel));
         self.events.push(News::Decide(channel));
-        if !self.is_awaited(document) {
+        if self.is_awaited(document) {
+            return;
+        }
+        if !self.is_lossy() && self.asked.get(&document).is_some_and(|asked| asked.open > 0) {
+            self.spare.insert(document);
+        } else {
             self.forget_asked(document);
         }
     }
@@ -188,10 +211,15 @@ impl Session {
 
     fn ask(&mut self, document: Id128, now: Duration) {
         if self.asked.len() >= self.limits.asked_documents && !self.asked.contains_key(&document) {
-            self.forget_unnamed();
+            self.forget_spare();
             if self.asked.len() >= self.limits.asked_documents {
                 return;
             }
+        }
+        if self.is_named(document) {
+            self.spare.remove(&document);
+        } else {
+            self.spare.insert(document);
         }
         let asked = self.asked.entry(document).or_default();
         asked.until = asked.until.max(now.saturating_add(self.limits.fetch_timeout));
@@ -220,12 +248,13 @@ impl Session {
         asked.denied = asked.denied.saturating_add(1);
         let denied = asked.denied;
         if denied > ask_again {
-            for (id, channel) in &mut self.remote {
-                if channel.fetching.take_if(|waits| *waits == document).is_some() {
-                    channel.unfetched = Some(reason.clone());
-                    self.timers.clear(Timer::Fetch(*id));
-                    self.events.push(News::Decide(*id));
-                }
+            let Session { awaited, remote, timers, events, .. } = self;
+            for (_, id) in awaited.extract_if(all_of(document), |_| true) {
+                let Some(channel) = remote.get_mut(&id) else { continue };
+                channel.fetching = None;
+                (channel.unfetched, channel.is_late) = (Some(reason.clone()), false);
+                timers.clear(Timer::Fetch(id));
+                events.push(News::Decide(id));
             }
         }
         match self.is_awaited(document) {
@@ -239,26 +268,45 @@ impl Session {
     }
 
     fn is_awaited(&self, document: Id128) -> bool {
-        self.remote.values().any(|channel| channel.fetching == Some(document))
+        self.awaited.range(all_of(document)).next().is_some()
+    }
+
+    fn is_named(&self, document: Id128) -> bool {
+        self.named.range(all_of(document)).next().is_some()
+    }
+
+    /// A channel that names these documents has opened.
+    pub(super) fn name(&mut self, channel: ChannelId, documents: [Option<Id128>; 3]) {
+        for document in documents.into_iter().flatten() {
+            self.named.insert((document, channel));
+            self.spare.remove(&document);
+        }
+    }
+
+    /// A channel that names these documents, and waits for one, has closed.
+    pub(super) fn unname(&mut self, channel: ChannelId, documents: [Option<Id128>; 3], awaited: Option<Id128>) {
+        if let Some(document) = awaited {
+            self.awaited.remove(&(document, channel));
+        }
+        for document in documents.into_iter().flatten() {
+            self.named.remove(&(document, channel));
+            if self.asked.contains_key(&document) && !self.is_named(document) {
+                self.spare.insert(document);
+            }
+        }
     }
 
     fn forget_asked(&mut self, document: Id128) {
         self.asked.remove(&document);
+        self.spare.remove(&document);
         self.timers.clear(Timer::Ask(document));
     }
 
-    /// Makes room: forgets requests for documents that no open channel names.
-    fn forget_unnamed(&mut self) {
-        let named = self.remote.values().flat_map(|channel| documents(&channel.announcement));
-        let named: BTreeSet<Id128> = named.flatten().collect();
-        let timers = &mut self.timers;
-        self.asked.retain(|document, _| {
-            let keep = named.contains(document);
-            if !keep {
-                timers.clear(Timer::Ask(*document));
-            }
-            keep
-        });
+    /// Makes room: forgets requests that nobody needs, and those that are answered too late.
+    fn forget_spare(&mut self) {
+        while let Some(document) = self.spare.pop_first() {
+            self.forget_asked(document);
+        }
     }
 }
 

@@ -96,7 +96,7 @@ pub use limits::{Budget, Carrier, Exceeded, Limits, Repeat};
 pub use remote::Decision;
 
 use self::{
-    documents::Asked,
+    documents::{Asked, DocumentChannels},
     local::{Local, Retiring},
     pending::{Pending, Timers},
     remote::Remote,
@@ -131,6 +131,13 @@ pub struct Session {
     /// Refusals of channels that are not held, until they are sent.
     rejected: BTreeMap<ChannelId, String>,
     asked: BTreeMap<Id128, Asked>,
+    /// Documents in `asked` that make room for others: no open channel names them, or the peer has
+    /// not sent them in time.
+    spare: BTreeSet<Id128>,
+    /// The documents that the channels in `remote` name.
+    named: DocumentChannels,
+    /// The documents that the channels in `remote` wait for.
+    awaited: DocumentChannels,
     timers: Timers<Timer>,
     outputs: Pending<Due>,
     events: Pending<News>,
@@ -300,6 +307,9 @@ impl Session {
             retiring: BTreeMap::new(),
             rejected: BTreeMap::new(),
             asked: BTreeMap::new(),
+            spare: BTreeSet::new(),
+            named: BTreeSet::new(),
+            awaited: BTreeSet::new(),
             timers: Timers::default(),
             outputs: Pending::default(),
             events: Pending::default(),
@@ -373,6 +383,7 @@ impl Session {
         while let Some((id, _)) = self.asked.pop_first() {
             self.timers.clear(Timer::Ask(id));
         }
+        self.spare.clear();
         while let Some((id, _)) = self.retiring.pop_first() {
             self.timers.clear(Timer::Retire(id));
         }

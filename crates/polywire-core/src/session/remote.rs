@@ -6,7 +6,7 @@ use alloc::{
 };
 use core::time::Duration;
 
-use super::{Carrier, Due, Exceeded, News, Session, Timer, key::KeyWait, limits::Share};
+use super::{Carrier, Due, Exceeded, News, Session, Timer, documents, key::KeyWait, limits::Share};
 use crate::{
     envelope::{Announcement, ChannelId, Id128},
     frame::Answer,
@@ -44,6 +44,10 @@ pub(super) struct Remote {
     pub(super) fetching: Option<Id128>,
     /// Why no document will come.
     pub(super) unfetched: Option<String>,
+    /// The reason in `unfetched` is that the document did not come in time.
+    pub(super) is_late: bool,
+    /// The late document is asked for again when a reader needs it.
+    pub(super) asks_again: bool,
     /// Earlier refusals are void: a document came that they lacked.
     pub(super) anew: bool,
 }
@@ -78,10 +82,13 @@ impl Session {
             key: KeyWait::default(),
             fetching: None,
             unfetched: None,
+            is_late: false,
+            asks_again: false,
             anew: false,
         };
         self.remote.insert(channel, remote);
         self.topics.insert((announcement.topic.clone(), channel));
+        self.name(channel, documents(announcement));
         self.events.push(News::Decide(channel));
         self.renew_lease(channel, now);
         Ok(())
@@ -110,9 +117,10 @@ impl Session {
     }
 
     /// Subscribers came or went, or the application's documents changed: decide again on these
-    /// channels.
+    /// channels. A document that did not come in time may be fetched again.
     pub fn reconsider(&mut self, which: impl Fn(&Announcement) -> bool) {
-        for (id, _) in self.remote.iter().filter(|(_, channel)| which(&channel.announcement)) {
+        for (id, channel) in self.remote.iter_mut().filter(|(_, channel)| which(&channel.announcement)) {
+            channel.asks_again = channel.is_late;
             self.events.push(News::Decide(*id));
         }
     }
@@ -137,7 +145,8 @@ impl Session {
         let Session { topics, remote, events, .. } = self;
         let all = (topic.into(), ChannelId(0))..=(topic.into(), ChannelId(u32::MAX));
         for (_, id) in topics.range::<(String, ChannelId), _>(all) {
-            if remote.get(id).is_some_and(|channel| which(&channel.announcement)) {
+            if let Some(channel) = remote.get_mut(id).filter(|channel| which(&channel.announcement)) {
+                channel.asks_again = channel.is_late;
                 events.push(News::Decide(*id));
             }
         }
@@ -206,6 +215,7 @@ impl Session {
     pub(super) fn close_remote(&mut self, channel: ChannelId) {
         let Some(known) = self.remote.remove(&channel) else { return };
         self.topics.remove(&(known.announcement.topic.clone(), channel));
+        self.unname(channel, documents(&known.announcement), known.fetching);
         self.timers.clear(Timer::Fetch(channel));
         self.timers.clear(Timer::Lease(channel));
         self.events.remove(News::Decide(channel));
@@ -256,8 +266,9 @@ impl Session {
 /// The part of the budget that an announcement uses.
 fn held_bytes(a: &Announcement) -> usize {
     let texts = [&a.topic, &a.type_name, &a.codec, &a.options, &a.compressor];
-    // The table of topics has another copy of the name.
-    let index = size_of::<(String, ChannelId)>() + a.topic.len();
+    // The table of topics has another copy of the name. The tables of documents have the three that
+    // may be named, and the one that is awaited.
+    let index = size_of::<(String, ChannelId)>() + a.topic.len() + 4 * size_of::<(Id128, ChannelId)>();
     let own = size_of::<Remote>() + size_of::<Announcement>() + a.offer.len() + index;
     own + texts.iter().map(|text| text.len()).sum::<usize>()
 }

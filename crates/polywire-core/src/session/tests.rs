@@ -157,6 +157,77 @@ fn a_document_that_does_not_come_is_given_up_at_the_deadline() {
 }
 
 #[test]
+fn a_document_that_comes_late_is_still_taken() {
+    let mut session = announced(reliable(), &[ONE]);
+    session.fetch(ONE, id(), ms(0));
+    session.handle_timeout(ms(5000));
+    assert_eq!(events(&mut session), [decide(ONE)]);
+    assert!(matches!(session.fetch(ONE, id(), ms(5000)), Fetch::Failed(_)));
+    assert!(session.handle_document(id(), Some(DOCUMENT), ms(6000)).is_some(), "the request is still open");
+    session.document_arrived(id());
+    assert_eq!(events(&mut session), [Event::Decide { channel: ONE, anew: true }]);
+    assert_eq!((session.load().asked, session.next_timeout()), (0, None));
+}
+
+#[test]
+fn a_late_document_is_awaited_again_when_subscribers_change() {
+    let mut session = announced(reliable(), &[ONE]);
+    session.fetch(ONE, id(), ms(0));
+    session.handle_timeout(ms(5000));
+    assert_eq!((events(&mut session), outputs(&mut session).len()), (vec![decide(ONE)], 1));
+    session.reconsider_topic("t", |_| true);
+    assert_eq!(events(&mut session), [decide(ONE)]);
+    assert_eq!(session.fetch(ONE, id(), ms(6000)), Fetch::Pending);
+    assert_eq!(outputs(&mut session), [], "the first request is still open");
+    session.handle_timeout(ms(11_000));
+    assert_eq!(events(&mut session), [decide(ONE)]);
+    assert!(matches!(session.fetch(ONE, id(), ms(11_000)), Fetch::Failed(_)));
+    assert_eq!(session.handle_document(id(), None, ms(12_000)), None);
+    session.reconsider(|_| true);
+    assert_eq!(session.fetch(ONE, id(), ms(13_000)), Fetch::Pending);
+    assert_eq!(outputs(&mut session), [Output::Want { document: id() }], "the first request was denied");
+    session.document_arrived(id());
+    assert_eq!(events(&mut session), [Event::Decide { channel: ONE, anew: true }]);
+}
+
+#[test]
+fn late_documents_make_room() {
+    let limits = Limits { asked_documents: 1, ..Limits::default() };
+    let mut session = announced(Session::new(limits, Carrier::Reliable, Budget::new(1 << 20)), &[ONE]);
+    let other = Announcement { schema: Id128([9; 16]), ..announcement() };
+    session.handle_announce(TWO, Start::default(), &other, ms(0)).expect("within the limits");
+    session.fetch(ONE, id(), ms(0));
+    outputs(&mut session);
+    session.handle_timeout(ms(5000));
+    session.fetch(TWO, other.schema, ms(5000));
+    assert_eq!(outputs(&mut session), [Output::Want { document: other.schema }]);
+    assert_eq!(session.load().asked, 1);
+    session.handle_timeout(ms(10_000));
+    assert!(session.handle_document(other.schema, None, ms(10_001)).is_none() && session.load().asked == 0);
+}
+
+#[test]
+fn the_tables_of_documents_end_with_their_channels() {
+    let mut session = reliable();
+    let announced = |number: u8| Announcement { schema: Id128([number / 2 + 1; 16]), ..announcement() };
+    for number in 0..100u8 {
+        let channel = ChannelId(number.into());
+        session.handle_announce(channel, Start::default(), &announced(number), ms(0)).expect("within the limits");
+        session.fetch(channel, announced(number).schema, ms(0));
+    }
+    assert_eq!((session.named.len(), session.awaited.len(), session.spare.len()), (100, 100, 0));
+    session.document_arrived(Id128([1; 16]));
+    session.handle_document(Id128([2; 16]), Some(b"something else"), ms(1));
+    assert_eq!((session.named.len(), session.awaited.len(), session.load().asked), (100, 96, 48));
+    (0..50).for_each(|channel| session.handle_retire(ChannelId(channel)));
+    assert_eq!((session.named.len(), session.awaited.len(), session.spare.len()), (50, 50, 23));
+    session.handle_timeout(ms(5000));
+    assert_eq!((session.awaited.len(), session.spare.len(), session.load().asked), (0, 48, 48));
+    session.handle_down();
+    assert_eq!((session.named.len(), session.spare.len()), (0, 0));
+}
+
+#[test]
 fn a_peer_that_sends_something_else_is_not_asked_again() {
     let mut session = announced(reliable(), &[ONE]);
     session.fetch(ONE, id(), ms(0));
