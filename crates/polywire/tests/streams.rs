@@ -354,6 +354,79 @@ fn what_a_peer_has_not_read_when_the_port_closes_is_told() {
 }
 
 #[test]
+fn several_slow_peers_hold_up_the_close_no_longer_than_one() {
+    let mut options = options();
+    (options.overflow, options.linger) = (Overflow::DropNewest, Duration::from_millis(500));
+    options.send_buffer = Some(64 << 10);
+    let (node, _events) = listening(options);
+    let channel = node.announce("t", 0);
+    let _deaf: Vec<TcpStream> = (0..8).map(|_| deaf(&node)).collect();
+    assert_eq!(node.wait(&node.accepted, 8), 8);
+    let payload = vec![5; 64 << 10];
+    (1..=48).for_each(|sequence| assert_eq!(node.publish(channel, sequence, &payload).peers, 8));
+    let began = Instant::now();
+    node.port().close();
+    assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
+}
+
+#[test]
+fn what_waits_for_another_relay_is_told_when_it_is_given_up() {
+    for how in ["close", "retire", "decline"] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
+        let address = listener.local_addr().expect("an address").to_string();
+        let mut options = options();
+        options.linger = Duration::from_millis(100);
+        let (node, events) = Tap::open("tcp-connect", &address, options);
+        let channel = node.announce("t", 0);
+        node.port().assure(channel);
+        let relay = |answer| {
+            let (mut stream, _) = listener.accept().expect("a caller");
+            let (encoder, mut frames) = (StreamEncoder::default(), hello());
+            encoder.control(&Frame::Relay, &mut frames);
+            encoder.control(&Frame::Answer { channel: ChannelId(1), answer }, &mut frames);
+            stream.write_all(&frames).expect("relays");
+            stream
+        };
+        let first = relay(Answer::Accept(1));
+        node.wait(&node.accepted, 1);
+        (1..=3).for_each(|sequence| assert_eq!(node.publish(channel, sequence, b"x").subscribers, 1));
+        drop(first);
+        disconnected(&events);
+        assert_eq!(node.publish(channel, 4, b"x").held, 1, "it waits for another relay");
+        let _second = match how {
+            "close" => {
+                node.port().close();
+                None
+            }
+            "retire" => {
+                node.port().retire(channel);
+                None
+            }
+            // Nobody subscribes to the channel through the next relay.
+            _ => Some(relay(Answer::Decline)),
+        };
+        let told = find(&events, |event| match event {
+            Event::Unconfirmed { count, .. } => Some(count),
+            _ => None,
+        });
+        assert_eq!(told, 4, "{how}");
+    }
+}
+
+#[test]
+fn a_relay_answers_when_the_last_link_that_has_not_answered_leaves() {
+    let engine = engine::find("tcp").expect("an engine");
+    let (relay, events) = Tap::on(engine, "127.0.0.1:0", options(), false);
+    let quiet = stranger(&relay);
+    find(&events, |event| matches!(event, Event::Connected(_)).then_some(()));
+    let mut publishing = publishing(&relay, "t");
+    relay.answer(1, Answer::Decline);
+    quiet.shutdown(Shutdown::Both).expect("leaves");
+    let declined = |frame: &Frame<'_>| matches!(frame, Frame::Answer { answer: Answer::Decline, .. }).then_some(());
+    read_until(&mut publishing, declined);
+}
+
+#[test]
 fn peers_of_ipv4_are_shown_as_such_by_a_listener_for_both() {
     let (node, events) = Tap::open("tcp-listen", "*:0", options());
     let address = node.address();

@@ -296,6 +296,54 @@ fn a_channel_that_is_announced_with_another_content_is_answered_again() {
     assert!(matches!(answers[..], [Answer::Decline, Answer::Refuse(_), ..]), "{answers:?}");
 }
 
+/// The peer accepts the channel, and then takes nothing any more.
+#[test]
+fn what_a_peer_has_not_confirmed_when_the_port_closes_is_told() {
+    let node = Node::new();
+    let events = node.events();
+    let endpoint = node.open("udp-reliable/127.0.0.1:0").expect("a port");
+    let publisher: Publisher<Reading> = node.publisher_on("readings", &format!("cdr@{endpoint}")).expect("a publisher");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.connect(endpoint.split_once('/').expect("an address").1).expect("connected");
+    socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a time-out");
+    let hello = Hello { node: Id128([9; 16]), incarnation: 1 };
+    let mut peer = Member::new(Config { is_pair: true, ..Config::default() }, hello, 9);
+    let (began, mut packet, mut buffer) = (Instant::now(), Vec::new(), [0; 2000]);
+    until("a subscriber", || {
+        let now = began.elapsed();
+        while let Ok(len) = socket.recv(&mut buffer) {
+            let _ = peer.handle_datagram(&buffer[..len], now);
+        }
+        while let Some(happened) = peer.poll_event(now) {
+            let Happened::Records { batch, .. } = happened else { continue };
+            for record in batch.records() {
+                if let Ok(Frame::Announce { channel, announcement, .. }) =
+                    parse_datagram_frame(record, &Limits::default())
+                    && announcement.topic == "readings"
+                {
+                    let mut frame = Vec::new();
+                    put_datagram_frame(&Frame::Answer { channel, answer: Answer::Accept(1) }, &mut frame);
+                    peer.send(None, Reliability::Reliable, &frame, 0, now).expect("it is short");
+                }
+            }
+        }
+        while peer.poll_transmit(now, &mut packet) {
+            let _ = socket.send(&packet);
+        }
+        publisher.wait_for_subscribers(1, Duration::ZERO) == 1
+    });
+    // Some do not fit into the window.
+    (0..5).for_each(|_| publish(&publisher, 1));
+    (0..5).for_each(|_| publisher.publish(&Reading { count: 1, text: "x".repeat(1 << 20) }).expect("published"));
+    node.close();
+    let told = std::iter::from_fn(|| events.recv_timeout(SOON)).find_map(|event| match event {
+        NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => Some(count),
+        NodeEvent::Engine { event: Event::Disconnected { .. }, .. } => Some(0),
+        _ => None,
+    });
+    assert_eq!(told, Some(10));
+}
+
 /// A stranger at the broadcast address counts the packets.
 #[test]
 fn what_is_published_together_leaves_in_one_packet() {

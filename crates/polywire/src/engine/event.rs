@@ -61,7 +61,8 @@ pub enum Event {
         count: u64,
     },
     /// A link broke before the peer had confirmed all messages sent to it, or the port closed and
-    /// the peer had not read them within [`EngineOptions::linger`](super::EngineOptions::linger).
+    /// the peer had not read them within [`EngineOptions::linger`](super::EngineOptions::linger), or
+    /// messages that waited for another relay were given up.
     /// The peer may not have received them.
     Unconfirmed {
         /// The link.

@@ -185,13 +185,7 @@ impl Port for InprocPort {
         if let Some(bus) = BUSES.lock().as_mut().and_then(|buses| buses.get_mut(&self.0.name)) {
             bus.retain(|member| member.as_ptr() != me);
         }
-        for peer in peers.iter() {
-            peer.out.close();
-            self.0.sink.event(Event::Disconnected { link: peer.info.clone(), reason: Disconnect::Closed });
-            if let Some(back) = peer.out.back() {
-                back.close();
-            }
-        }
+        peers.iter().for_each(|peer| self.0.leave(peer));
     }
 }
 
@@ -213,12 +207,26 @@ impl Member {
         }
     }
 
+    /// Adds a peer. If the port has closed meanwhile, ends the link to the peer instead.
     fn add(&self, peer: Peer) {
         let mut state = self.state.lock();
+        if state.closed {
+            drop(state);
+            return self.leave(&peer);
+        }
         for (channel, (start, announcement)) in &state.channels {
             peer.out.announce(*channel, *start, announcement);
         }
         Arc::make_mut(&mut state.peers).push(peer);
+    }
+
+    /// Ends the link to a peer, because this port closes.
+    fn leave(&self, peer: &Peer) {
+        peer.out.close();
+        self.sink.event(Event::Disconnected { link: peer.info.clone(), reason: Disconnect::Closed });
+        if let Some(back) = peer.out.back() {
+            back.close();
+        }
     }
 
     fn remove(&self, link: LinkId) -> Option<Peer> {
@@ -233,6 +241,8 @@ impl Member {
     }
 }
 
+/// Connects the port `a`, which is being opened, with `b`, which may be closing. The link is added
+/// to `a` first, so that `b` can end it.
 fn join(a: &Arc<Member>, b: &Arc<Member>) {
     let (b_at_a, a_at_b) = (b.seen_as(), a.seen_as());
     let (to_b, to_a) = (Pipe::new(&a.local, &a.sink, &b_at_a), Pipe::new(&b.local, &b.sink, &a_at_b));
@@ -298,6 +308,39 @@ impl LinkSink for Ends {
         if let Some(peer) = member.remove(self.link) {
             peer.out.close();
             member.sink.event(Event::Disconnected { link: peer.info, reason: Disconnect::Bye });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::frame::Hello;
+
+    use super::{
+        super::{EngineOptions, recorder::Recorder},
+        *,
+    };
+
+    fn member(recorder: &Recorder) -> Arc<Member> {
+        let local = Local { hello: Hello::default(), name: String::new(), options: EngineOptions::default() };
+        let (name, sink) = ("a-port-that-closes".into(), Arc::new(recorder.clone()));
+        Arc::new(Member { name, local, sink, state: Mutex::default() })
+    }
+
+    #[test]
+    fn a_port_that_closes_while_another_opens_has_no_link_to_it() {
+        let (opening, closing) = (Recorder::default(), Recorder::default());
+        let (a, b) = (member(&opening), member(&closing));
+        // `a` has found `b` on the bus before `b` has left it.
+        InprocPort(b.clone()).close();
+        join(&a, &b);
+        assert!(a.peers().is_empty() && b.peers().is_empty());
+        for (recorder, expected) in [(opening, Disconnect::Bye), (closing, Disconnect::Closed)] {
+            let record = recorder.record();
+            let [Event::Connected(_), Event::Disconnected { reason, .. }] = record.events.as_slice() else {
+                panic!("{:?}", record.events)
+            };
+            assert_eq!((reason, record.downs), (&expected, 1));
         }
     }
 }

@@ -19,7 +19,6 @@ use polywire_core::{
 
 use super::{
     Engine, EngineError, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Sent, Sink,
-    delivery::Outcome,
     pipe::{Message, Pipe},
 };
 
@@ -69,14 +68,6 @@ impl Loopback {
         self.is_wanted.load(Ordering::Acquire) && self.pipe.wants(channel)
     }
 
-    /// Sends a message to the node's own subscribers. Copies the payload, which the engine may take
-    /// over.
-    fn send_here(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Outcome {
-        let mut loan = Loan::new(Vec::with_capacity(payload.len()), 0);
-        loan.buffer().extend_from_slice(payload);
-        self.pipe.send(&Message::new(envelope, loan))
-    }
-
     #[inline(never)]
     fn send_all_here(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
         if !messages.iter().any(|(envelope, _)| self.wants(envelope.channel)) {
@@ -111,16 +102,18 @@ impl Port for Loopback {
         if !self.wants(envelope.channel) {
             return self.port.commit(envelope, loan);
         }
-        let here = self.send_here(envelope, loan.payload());
+        let here = copied(envelope, loan.payload());
+        // The engine comes first: the node's own subscribers do not get a message that it refuses.
         let mut sent = self.port.commit(envelope, loan)?;
-        here.count(&mut sent);
+        self.pipe.send(&here).count(&mut sent);
         Ok(sent)
     }
 
     fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<Sent, EngineError> {
-        let here = self.wants(envelope.channel).then(|| self.send_here(envelope, payload));
         let mut sent = self.port.send(envelope, payload)?;
-        here.unwrap_or(Outcome::Unwanted).count(&mut sent);
+        if self.wants(envelope.channel) {
+            self.pipe.send(&copied(envelope, payload)).count(&mut sent);
+        }
         Ok(sent)
     }
 
@@ -222,5 +215,46 @@ impl Port for Loopback {
 
     fn close(&self) {
         self.port.close();
+    }
+}
+
+/// Copies a message for the node's own subscribers, because the engine may take the payload over.
+fn copied(envelope: &Envelope<'_>, payload: &[u8]) -> Arc<Message> {
+    let mut loan = Loan::new(Vec::with_capacity(payload.len()), 0);
+    loan.buffer().extend_from_slice(payload);
+    Message::new(envelope, loan)
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::frame::{Hello, Limits};
+
+    use super::{
+        super::{EngineOptions, Principal, recorder::Recorder, udp::UdpReliable},
+        *,
+    };
+
+    #[test]
+    fn a_message_that_the_engine_refuses_does_not_reach_the_node_itself() {
+        let limits = Limits { frame_bytes: 2000, ..Limits::default() };
+        let options = EngineOptions { limits, ..EngineOptions::default() };
+        let local = Local { hello: Hello::default(), name: String::new(), options };
+        let (id, principal, recorder) = (LinkId::next(), Principal::Process, Recorder::default());
+        let own = LinkInfo { id, peer: local.hello, address: String::new(), principal };
+        let sink = Arc::new(recorder.clone());
+        let port = open(&UdpReliable, "127.0.0.1:0", &local, sink, &own).expect("a port");
+        let channel = port.announce(&Announcement::default(), Start::default()).expect("a channel");
+        port.answer(id, channel, Answer::Accept(1));
+        let (envelope, payload) = (Envelope::data(channel, 1, 0), [0; 5000]);
+        let mut loan = port.reserve(payload.len());
+        loan.buffer().extend_from_slice(&payload);
+        assert!(port.commit(&envelope, loan).is_err() && port.send(&envelope, &payload).is_err());
+        port.settle();
+        assert!(recorder.record().sequences.is_empty());
+        // The next message has the same number.
+        assert_eq!(port.send(&envelope, b"fits").expect("sent").subscribers, 1);
+        port.settle();
+        assert_eq!(recorder.record().sequences, [1]);
+        port.close();
     }
 }

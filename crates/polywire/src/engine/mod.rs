@@ -113,6 +113,8 @@ mod options;
 mod outbox;
 mod pipe;
 mod principal;
+#[cfg(test)]
+mod recorder;
 mod rejections;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub mod shm;

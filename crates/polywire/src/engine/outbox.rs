@@ -1,7 +1,11 @@
 //! A queue of frames that wait to be sent to one group or one peer, in order. Messages count
-//! against a bound. A message that is dropped to make room leaves a note of the loss in its place.
+//! against a bound, and other frames for one member against another. A message that is dropped to
+//! make room leaves a note of the loss in its place.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use polywire_core::{
     envelope::{ChannelId, Envelope},
@@ -13,6 +17,8 @@ use super::delivery::{Holdable, Missing, start_of};
 
 /// The most bytes that a frame has besides its payload and its extensions.
 const FRAME_HEADER: usize = 64;
+/// Bytes of frames other than messages that may wait for one member.
+const CONTROL_BYTES: usize = 16 << 20;
 
 /// A message for a peer that has not answered yet.
 #[derive(Debug)]
@@ -54,6 +60,8 @@ pub(super) struct Outbox {
     queue: VecDeque<Item>,
     /// The bytes of the queued messages.
     bytes: usize,
+    /// The memory of the queued control frames for each member, in bytes. No entry is 0.
+    control_bytes: BTreeMap<MemberId, usize>,
     /// No message has left the queue for a while: new messages are dropped at once until half of
     /// the queue is free.
     pub(super) is_stalled: bool,
@@ -61,8 +69,10 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn push(&mut self, item: Item) {
-        if let Item::Message { frame, .. } = &item {
-            self.bytes += frame.len();
+        match &item {
+            Item::Message { frame, .. } => self.bytes += frame.len(),
+            Item::Control(Some(to), frame) => *self.control_bytes.entry(*to).or_default() += control_size(frame),
+            Item::Control(None, _) | Item::Lost(..) => {}
         }
         self.queue.push_back(item);
     }
@@ -81,10 +91,23 @@ impl Outbox {
 
     pub(super) fn pop(&mut self) -> Option<Item> {
         let item = self.queue.pop_front()?;
-        if let Item::Message { frame, .. } = &item {
-            self.bytes -= frame.len();
+        match &item {
+            Item::Message { frame, .. } => self.bytes -= frame.len(),
+            Item::Control(Some(to), frame) => {
+                let left = self.control_bytes.get(to).map_or(0, |bytes| bytes.saturating_sub(control_size(frame)));
+                match left {
+                    0 => self.control_bytes.remove(to),
+                    _ => self.control_bytes.insert(*to, left),
+                };
+            }
+            Item::Control(None, _) | Item::Lost(..) => {}
         }
         Some(item)
+    }
+
+    /// Returns whether another control frame may wait for the member.
+    pub(super) fn has_room_for_control(&self, to: MemberId) -> bool {
+        self.control_bytes.get(&to).is_none_or(|bytes| *bytes < CONTROL_BYTES)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -93,6 +116,16 @@ impl Outbox {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns the number of queued messages for one member, which has accepted some channels.
+    pub(super) fn messages_for(&self, member: MemberId, is_accepted: impl Fn(ChannelId) -> bool) -> u64 {
+        let is_for_it = |item: &&Item| match item {
+            Item::Message { to: Some(to), .. } => *to == member,
+            Item::Message { to: None, channel, .. } => is_accepted(*channel),
+            Item::Control(..) | Item::Lost(..) => false,
+        };
+        self.queue.iter().filter(is_for_it).count() as u64
     }
 
     /// Returns whether another message of `more` bytes would exceed `limit`. A single message
@@ -133,6 +166,11 @@ impl Outbox {
     }
 }
 
+/// Returns the memory that a queued control frame takes, in bytes.
+fn control_size(frame: &[u8]) -> usize {
+    frame.len() + size_of::<Item>()
+}
+
 /// Returns the bytes of a frame.
 pub(super) fn encoded(frame: &Frame<'_>) -> Vec<u8> {
     let payload = if let Frame::Data(_, payload) = frame { payload.len() + FRAME_HEADER } else { 0 };
@@ -148,11 +186,43 @@ pub(super) fn position(channel: ChannelId, missing: Missing) -> Frame<'static> {
 
 #[cfg(test)]
 mod tests {
+    use polywire_core::envelope::Id128;
+
     use super::*;
 
     fn message(channel: u32, sequence: u64) -> Item {
         let start = Start { sequence, timestamp_ns: 0 };
         Item::Message { to: None, channel: ChannelId(channel), start, frame: vec![0; 100] }
+    }
+
+    #[test]
+    fn control_frames_have_a_bound_for_each_member() {
+        let (mut outbox, slow, other) = (Outbox::default(), MemberId(1), MemberId(2));
+        let bytes = vec![0; 1 << 20];
+        let document = Frame::Document { document: Id128::ZERO, bytes: Some(bytes.as_slice()) };
+        let mut count = 0;
+        while outbox.has_room_for_control(slow) {
+            outbox.control(Some(slow), &document);
+            count += 1;
+        }
+        assert_eq!((count, outbox.has_room_for_control(other), outbox.bytes()), (16, true, 0));
+        outbox.control(Some(other), &document);
+        outbox.control(None, &document);
+        assert!(outbox.pop().is_some() && outbox.has_room_for_control(slow));
+        while outbox.pop().is_some() {}
+        assert!(outbox.control_bytes.is_empty());
+    }
+
+    #[test]
+    fn messages_are_counted_for_the_member_that_gets_them() {
+        let mut outbox = Outbox::default();
+        [message(1, 1), message(2, 1), message(1, 2)].into_iter().for_each(|item| outbox.push(item));
+        let (channel, start) = (ChannelId(3), Start::default());
+        outbox.push(Item::Message { to: Some(MemberId(7)), channel, start, frame: vec![0; 100] });
+        outbox.push(Item::Control(Some(MemberId(7)), vec![9]));
+        outbox.drop_newest(ChannelId(1), start);
+        let counts = [7, 8].map(|member| outbox.messages_for(MemberId(member), |channel| channel == ChannelId(1)));
+        assert_eq!(counts, [3, 2]);
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// Discards the retained messages, because no relay has appeared. Returns the event that
+    /// Discards the retained messages, because they will not be sent again. Returns the event that
     /// reports the loss, if one is due.
     pub(super) fn give_up(&mut self) -> Option<Event> {
         let left = self.retained.clear();
@@ -179,7 +179,36 @@ impl Wait {
         linked.is_none_or(|linked| linked.elapsed() >= GATHERING + longer(linked))
     }
 
+    /// Returns the event that reports the discarded messages, unless nobody had subscribed.
     pub(super) fn told(self) -> Option<Event> {
-        (self.lost > 0).then_some(Event::Unconfirmed { link: self.link, count: self.lost })
+        (self.lost > 0 && self.audience > 0).then_some(Event::Unconfirmed { link: self.link, count: self.lost })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::frame::Hello;
+
+    use super::*;
+    use crate::engine::{LinkId, Principal};
+
+    fn waiting(audience: u32) -> (State, LinkInfo) {
+        let (id, peer, principal) = (LinkId::next(), Hello::default(), Principal::Anonymous);
+        let link = LinkInfo { id, peer, address: String::new(), principal };
+        let wait = Wait { since: Instant::now(), link: link.clone(), audience, lost: 0, tried: false };
+        let mut state = State { waits: Some(wait), ..State::default() };
+        (1..=3).for_each(|sequence| state.retained.push(&Envelope::data(ChannelId(1), sequence, 0), b"payload"));
+        (state, link)
+    }
+
+    #[test]
+    fn what_is_given_up_is_reported_if_somebody_had_subscribed() {
+        let (mut state, link) = waiting(2);
+        state.drop_oldest();
+        assert_eq!(state.give_up(), Some(Event::Unconfirmed { link, count: 3 }));
+        assert_eq!((state.give_up(), state.retained.is_empty()), (None, true));
+        let (mut state, _) = waiting(0);
+        state.drop_oldest();
+        assert_eq!(state.give_up(), None);
     }
 }

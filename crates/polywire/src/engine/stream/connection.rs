@@ -189,7 +189,8 @@ impl Shared {
         let reason = if self.accepted_connections.is_displaced(accepted_id) { Disconnect::Displaced } else { reason };
         self.leave_links(&link);
         link.outbox.break_off();
-        let to_resend = self.relay_ended(&link);
+        // A port that closes sends nothing again.
+        let to_resend = if self.stop.is_set() { 0 } else { self.relay_ended(&link) };
         // The flusher may hold the last reference to the sink, so it has to end before `down`.
         reader.stream.shutdown(Shutdown::Both);
         let _ = flusher.join();

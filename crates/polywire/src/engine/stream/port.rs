@@ -23,6 +23,7 @@ use super::{
     assured::Assured,
     calls::Calls,
     channels::Channels,
+    link::Link,
     link_slots::LinkSlots,
     pace::Pace,
     payload::Payload,
@@ -417,14 +418,19 @@ impl Shared {
         // Connections that are not links yet are closed at once. Links get a goodbye and may
         // linger.
         let first = self.stop.set();
-        for link in self.links().iter().filter(|_| first) {
-            link.say_goodbye(Instant::now() + self.local.options.linger);
-        }
         let deadline = Instant::now() + self.local.options.linger;
+        if first {
+            // Slow peers come last: each of them may take all of the time.
+            let links = self.links();
+            let has_left = |link: &&Arc<Link>| link.outbox.flush(Instant::now());
+            let (quick, slow): (Vec<_>, Vec<_>) = links.iter().partition(has_left);
+            quick.into_iter().chain(slow).for_each(|link| link.say_goodbye(deadline));
+        }
         if !self.threads.wait(deadline) {
             self.stop.cut();
         }
         self.threads.join();
+        self.give_up_assured();
     }
 }
 

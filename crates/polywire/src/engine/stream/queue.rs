@@ -21,6 +21,9 @@ pub(super) struct Queue {
     marks: Option<VecDeque<Mark>>,
     /// Bytes of the first frame that have left.
     front_sent: usize,
+    /// The last write took only a part of `bytes`. A TLS stream may have encrypted one more byte
+    /// than it reported, so the first frame counts as begun.
+    is_short: bool,
     /// Drops not reported yet, by channel.
     lost: BTreeMap<ChannelId, (Start, u64)>,
     /// Bytes removed from `bytes` so far.
@@ -123,12 +126,18 @@ impl Queue {
             self.tell_lost();
             let urgent = !self.urgent.is_empty();
             let source = if urgent { &self.urgent } else { &self.bytes };
+            let waiting = source.len();
             let sent = write(source.as_slice())?;
             if sent == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             left = left.saturating_sub(sent);
-            if urgent { self.urgent.remove(sent) } else { self.advance(sent) }
+            if urgent {
+                self.urgent.remove(sent);
+            } else {
+                self.is_short = sent < waiting;
+                self.advance(sent);
+            }
         }
         Ok(())
     }
@@ -157,9 +166,10 @@ impl Queue {
     pub(super) fn drop_oldest(&mut self) -> Option<ChannelId> {
         while let Some(mark) = self.marks.as_mut().and_then(VecDeque::pop_front) {
             let started = std::mem::take(&mut self.front_sent);
+            let is_begun = std::mem::take(&mut self.is_short) || started > 0;
             let left = mark.len - started;
             match mark.message {
-                Some((channel, start)) if started == 0 => {
+                Some((channel, start)) if !is_begun => {
                     self.bytes.remove(left);
                     self.count_taken(left);
                     let lost = self.lost.entry(channel).or_default();
@@ -167,7 +177,7 @@ impl Queue {
                     return Some(channel);
                 }
                 _ => {
-                    // A frame that is half sent must leave next. Nothing is urgent then: urgent
+                    // A frame that is begun must leave next. Nothing is urgent then: urgent
                     // frames would have left before it was begun.
                     self.tell_lost();
                     let frame = self.bytes.as_slice().get(..left).unwrap_or_default();
@@ -183,7 +193,7 @@ impl Queue {
     /// Queues the positions that report the drops. The next message of each channel is encoded
     /// relative to its position.
     fn tell_lost(&mut self) {
-        if self.lost.is_empty() || self.front_sent > 0 {
+        if self.lost.is_empty() || self.front_sent > 0 || self.is_short {
             return;
         }
         let (encoder, mut out) = (StreamEncoder::default(), Vec::new());
@@ -369,6 +379,26 @@ mod tests {
             assert_eq!(pump(5100), (7, 0));
             assert_eq!(pump(5107), (0, 0));
         }
+    }
+
+    #[test]
+    fn a_frame_behind_a_short_write_is_not_dropped() {
+        let mut queue = Queue::new(true);
+        for number in 1_u8..=3 {
+            let start = Start { sequence: number.into(), timestamp_ns: 0 };
+            queue.push(&[number; 10], 0, Some((ChannelId(1), start)));
+        }
+        // A TLS stream writes the first frame and encrypts the first byte of the second.
+        let mut writes = [Some(10), None].into_iter();
+        let pumped = queue.pump(usize::MAX, |_| writes.next().flatten().ok_or(io::ErrorKind::WouldBlock.into()));
+        assert!(pumped.is_err());
+        assert_eq!((queue.drop_oldest(), queue.drop_oldest()), (Some(ChannelId(1)), None));
+        let mut wire = Vec::new();
+        let rest = queue.pump(usize::MAX, |bytes| {
+            wire.extend_from_slice(bytes);
+            Ok(bytes.len())
+        });
+        assert!(rest.is_ok() && wire.starts_with(&[2; 10]) && !wire.ends_with(&[3; 10]));
     }
 
     /// Returns the number of messages received, and of messages reported as lost.

@@ -130,9 +130,9 @@ impl Shared {
             self.links().iter().for_each(|other| other.outbox.retire(channel));
         }
         for open in channels.open.values_mut() {
-            if open.answers.remove(&id).is_some() {
-                self.answer_origin(open, false);
-            }
+            // If this link was the last that had not answered, the joint answer is complete now.
+            open.answers.remove(&id);
+            self.answer_origin(open, false);
         }
         let Channels { open, fetches, .. } = &mut *channels;
         for (document, answered) in fetches.leave(id, |document| sources(open, document)) {

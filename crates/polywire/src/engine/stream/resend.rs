@@ -248,13 +248,24 @@ impl Shared {
         let mut state = channel.lock();
         let all = state.retained.count();
         if self.stop.is_set() || self.is_settled(&mut state, all) {
+            let given_up = state.give_up();
+            drop(state);
             self.assured.remove(id);
+            given_up.into_iter().for_each(|event| self.sink.event(event));
             return false;
         }
         state.ends = Some(Instant::now() + self.local.options.linger);
         drop(state);
         self.start_resending();
         true
+    }
+
+    /// Gives up the messages that still wait for another relay when the port closes.
+    pub(super) fn give_up_assured(&self) {
+        for (_, channel) in self.assured.all() {
+            let given_up = channel.lock().give_up();
+            given_up.into_iter().for_each(|event| self.sink.event(event));
+        }
     }
 
     /// Returns whether the first `count` messages of the channel are confirmed, or no relay has to
@@ -350,6 +361,9 @@ impl Shared {
         }
         let all = state.retained.count();
         let is_over = state.ends.is_some_and(|until| self.is_settled(&mut state, all) || Instant::now() >= until);
+        if is_over {
+            events.extend(state.give_up());
+        }
         let is_due = (state.ends.is_some() && !is_over) || (state.waits.is_some() && !links.is_empty());
         drop(state);
         if is_over {
@@ -360,7 +374,8 @@ impl Shared {
         is_due
     }
 
-    /// Sends all retained messages to the peers that are linked now.
+    /// Sends all retained messages to the peers that are linked now. Gives them up if none of these
+    /// peers wants them.
     fn resend(&self, state: &mut State, events: &mut Vec<Event>) {
         let (links, mut sent) = (self.links(), Sent::default());
         for messages in state.retained.in_parts(TOGETHER) {
@@ -373,7 +388,8 @@ impl Shared {
                 events.append(&mut told.into_inner());
             }
         }
-        match links.iter().find(|link| link.outbox.peer_relays()) {
+        let is_wanted = sent.peers > 0 || sent.dropped > 0;
+        let given_up = match links.iter().find(|link| link.outbox.peer_relays()) {
             Some(relay) => {
                 let progress = relay.outbox.progress();
                 if progress.broken {
@@ -382,11 +398,15 @@ impl Shared {
                 }
                 state.retained.sent_all(progress);
                 state.relayed = true;
+                if is_wanted { 0 } else { state.retained.give_up() }
             }
             // Subscribers that are not there now have lost the messages.
-            None => _ = state.retained.clear(),
-        }
+            None => {
+                let left = state.retained.clear();
+                if is_wanted { 0 } else { left }
+            }
+        };
         let wait = state.waits.take();
-        events.extend(wait.and_then(Wait::told));
+        events.extend(wait.and_then(|wait| Wait { lost: wait.lost + given_up, ..wait }.told()));
     }
 }

@@ -15,6 +15,9 @@ pub(super) struct Retained {
     confirmed: usize,
     /// The bytes of these confirmed messages.
     confirmed_bytes: usize,
+    /// The number of messages at the front that were confirmed on a link that has ended, or given
+    /// up. They may be sent again, but are not lost if they are not.
+    settled: usize,
     /// Messages forgotten so far.
     forgotten: u64,
     /// The positions of the key frames among the messages, counted from the channel's first
@@ -61,10 +64,23 @@ impl Retained {
         self.forgotten + self.confirmed as u64 >= count
     }
 
-    /// Forgets all messages, and returns how many there were.
+    /// Returns the number of messages that were not confirmed or given up.
+    fn unsettled(&self) -> u64 {
+        (self.messages.len() - self.settled.max(self.confirmed)) as u64
+    }
+
+    /// Forgets all messages, and returns how many of them were not confirmed or given up.
     pub(super) fn clear(&mut self) -> u64 {
-        let count = self.messages.len() as u64;
+        let count = self.unsettled();
         *self = Retained { forgotten: self.count(), ..Retained::default() };
+        count
+    }
+
+    /// Gives up all messages, but retains them, because later ones may refer to them. Returns how
+    /// many were not confirmed or given up before.
+    pub(super) fn give_up(&mut self) -> u64 {
+        let count = self.unsettled();
+        self.settled = self.messages.len();
         count
     }
 
@@ -123,19 +139,20 @@ impl Retained {
         }
     }
 
-    /// Drops the oldest message. Returns true if it was not confirmed.
+    /// Drops the oldest message. Returns true if it was not confirmed or given up.
     pub(super) fn drop_oldest(&mut self) -> bool {
-        let was_unconfirmed = self.confirmed == 0;
+        let was_unsettled = self.settled.max(self.confirmed) == 0;
         self.pop();
-        was_unconfirmed
+        was_unsettled
     }
 
     /// Marks all messages as unsent and unconfirmed, because the link has ended. Returns the number
-    /// of messages that were not confirmed.
+    /// of messages that were not confirmed or given up.
     pub(super) fn forget_progress(&mut self) -> u64 {
-        let unconfirmed = self.messages.len() - self.confirmed;
+        let count = self.unsettled();
+        self.settled = self.settled.max(self.confirmed);
         (self.unsent, self.confirmed, self.confirmed_bytes) = (self.messages.len(), 0, 0);
-        unconfirmed as u64
+        count
     }
 
     /// Yields the messages in parts of at most `most`.
@@ -157,6 +174,7 @@ impl Retained {
         self.bytes -= message.size();
         self.keys.pop_front_if(|key| *key == self.forgotten);
         self.forgotten += 1;
+        self.settled = self.settled.saturating_sub(1);
         if self.confirmed > 0 {
             self.confirmed -= 1;
             self.confirmed_bytes -= message.size();
@@ -242,6 +260,18 @@ mod tests {
         retained.confirmed(link(6, 6));
         assert_eq!(numbers(&retained), [6]);
         assert!(!retained.drop_oldest() && retained.is_empty() && retained.bytes == 0);
+    }
+
+    #[test]
+    fn what_was_confirmed_or_given_up_is_not_counted_again() {
+        let mut retained = Retained::default();
+        sent(&mut retained, &[(1, Some(1)), (2, None), (3, None)]);
+        retained.confirmed(link(3, 2));
+        assert_eq!((retained.forget_progress(), numbers(&retained)), (1, vec![1, 2, 3]));
+        assert_eq!((retained.forget_progress(), retained.give_up(), retained.give_up()), (1, 1, 0));
+        sent(&mut retained, &[(4, None)]);
+        assert!(!retained.drop_oldest());
+        assert_eq!((numbers(&retained), retained.clear(), retained.clear()), (vec![2, 3, 4], 1, 0));
     }
 
     #[test]

@@ -28,8 +28,22 @@ impl Shared {
         }
         state.delivering = Some(Instant::now());
         loop {
+            if let Some((link, unconfirmed)) = state.displaced.pop() {
+                drop(state);
+                self.displaced(link, unconfirmed);
+                state = self.lock();
+                continue;
+            }
             let now = clock::now();
             let Some((group, happened)) = next_event(&mut state, now) else { break };
+            // Counted before the group's member takes further messages, which only others get.
+            let waiting = match &happened {
+                Happened::Down { peer, reason, .. } if *reason != Reason::Bye => {
+                    let link = state.groups.get(&group).and_then(|group| group.links.get(peer));
+                    link.and_then(|link| state.links.get(link)).map_or(0, |link| self.waiting(&state, link))
+                }
+                _ => 0,
+            };
             self.pump(&mut state, group, now);
             match happened {
                 Happened::Up { peer, hello } => {
@@ -47,7 +61,7 @@ impl Shared {
                     let link = state.remove(group, peer);
                     drop(state);
                     if let Some(link) = link {
-                        self.down(link, reason, unconfirmed);
+                        self.down(link, reason, unconfirmed + waiting);
                     }
                 }
             }
@@ -73,7 +87,8 @@ impl Shared {
             is_reported: false,
         };
         let mut state = self.lock();
-        if state.is_closed {
+        // The group may have made room for another caller.
+        if state.is_closed || !state.groups.contains_key(&group) {
             drop(state);
             return sink.down();
         }
@@ -93,6 +108,15 @@ impl Shared {
             other => Disconnect::Lost(other.to_string()),
         };
         self.sink.event(Event::Disconnected { link: link.info, reason });
+    }
+
+    /// Reports the end of a link that made room for another caller.
+    fn displaced(&self, link: Link, unconfirmed: u64) {
+        link.sink.down();
+        if unconfirmed > 0 {
+            self.sink.event(Event::Unconfirmed { link: link.info.clone(), count: unconfirmed });
+        }
+        self.sink.event(Event::Disconnected { link: link.info, reason: Disconnect::Displaced });
     }
 
     fn records(&self, id: LinkId, batch: &Batch, place: &mut Aligned) {

@@ -7,7 +7,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     thread::{self, JoinHandle, ThreadId},
     time::{Duration, Instant},
@@ -396,6 +396,11 @@ impl Shared {
     fn control(&self, state: &mut State, link: LinkId, frame: &Frame<'_>) {
         if let Some(group) = state.control(link, frame) {
             self.pump(state, group, clock::now());
+        } else if let Some(link) = state.links.get_mut(&link)
+            && !std::mem::replace(&mut link.is_reported, true)
+        {
+            let address = link.info.address.clone();
+            self.sink.event(Event::Rejected { address, reason: Disconnect::Unread, total: 1 });
         }
     }
 
@@ -472,6 +477,8 @@ impl Shared {
                 self.pump(&mut self.lock(), group, clock::now());
             }
         }
+        // The links that were displaced last.
+        self.deliver(&mut place);
     }
 
     /// Handles a datagram. Returns the group that it belongs to, which the caller must pump.
@@ -509,7 +516,7 @@ impl Shared {
             Admission::Admitted(id) => {
                 if let Some(group) = state.groups.get_mut(&id) {
                     group.to = from;
-                } else if state.groups.len() < self.config.peers {
+                } else if state.groups.len() < self.config.peers || self.displace(state, from.ip(), now) {
                     let mut member = member(&self.config, self.local.hello);
                     member.admit(id);
                     state.rejections.forget(&from.ip().to_string());
@@ -528,6 +535,15 @@ impl Shared {
             }
             Admission::Ignored => None,
         }
+    }
+
+    /// Ends the links of another caller, if one makes room for a new one. Returns whether one did.
+    fn displace(&self, state: &mut State, caller: IpAddr, now: Duration) -> bool {
+        let Some(mut group) = state.make_room(caller, self.messages) else { return false };
+        group.member.close(now);
+        group.pump(self.messages, now, |packet, to| self.send_packet(packet, to, &mut state.unreachable));
+        self.room.notify_all();
+        true
     }
 
     /// The timer thread.
@@ -589,6 +605,14 @@ impl Shared {
         }
     }
 
+    /// Returns the number of messages that wait for a link. Best-effort messages do not count.
+    pub(super) fn waiting(&self, state: &State, link: &Link) -> u64 {
+        match (self.messages, state.groups.get(&link.group)) {
+            (Reliability::Reliable, Some(group)) => group.waiting(link),
+            _ => 0,
+        }
+    }
+
     fn close(&self) {
         if self.lock().is_closed {
             return;
@@ -600,8 +624,13 @@ impl Shared {
             if std::mem::replace(&mut state.is_closed, true) {
                 return;
             }
+            let unconfirmed = |link: &Link| {
+                let group = state.groups.get(&link.group);
+                self.waiting(&state, link) + group.map_or(0, |group| group.member.unconfirmed(link.member))
+            };
+            let counts: Vec<u64> = state.links.values().map(unconfirmed).collect();
             state.groups.clear();
-            std::mem::take(&mut state.links).into_values().collect()
+            std::mem::take(&mut state.links).into_values().zip(counts).collect()
         };
         self.timer.notify_all();
         self.room.notify_all();
@@ -611,8 +640,11 @@ impl Shared {
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
             let _ = thread.join();
         }
-        for link in links {
+        for (link, count) in links {
             link.sink.down();
+            if count > 0 {
+                self.sink.event(Event::Unconfirmed { link: link.info.clone(), count });
+            }
             self.sink.event(Event::Disconnected { link: link.info, reason: Disconnect::Closed });
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -28,6 +28,9 @@ pub(super) struct State {
     /// The group at the port's address, or one for each caller, by the caller's id.
     pub(super) groups: BTreeMap<MemberId, Group>,
     pub(super) links: BTreeMap<LinkId, Link>,
+    /// Links that were removed to make room, and whose end the node does not know yet, with the
+    /// number of messages that their peers have not confirmed.
+    pub(super) displaced: Vec<(Link, u64)>,
     pub(super) channels: BTreeMap<ChannelId, (Start, Arc<Announcement>)>,
     pub(super) last_channel: u32,
     pub(super) is_closed: bool,
@@ -52,6 +55,7 @@ pub(super) struct Group {
     pub(super) outbox: Outbox,
     pub(super) links: BTreeMap<MemberId, LinkId>,
     pub(super) heard: Duration,
+    began: Duration,
     /// The buffer for an outgoing packet.
     packet: Vec<u8>,
 }
@@ -70,7 +74,8 @@ pub(super) struct Link {
     /// The held messages fill the queue, and the peer has not answered: new messages are dropped
     /// until it answers.
     pub(super) is_stalled: bool,
-    /// A malformed frame of the peer was reported.
+    /// It was reported that the peer has sent a malformed frame, or does not take the replies to
+    /// its requests.
     pub(super) is_reported: bool,
 }
 
@@ -87,6 +92,7 @@ impl State {
         State {
             groups: BTreeMap::new(),
             links: BTreeMap::new(),
+            displaced: Vec::new(),
             channels: BTreeMap::new(),
             last_channel: 0,
             is_closed: false,
@@ -113,6 +119,34 @@ impl State {
     pub(super) fn remove(&mut self, group: MemberId, member: MemberId) -> Option<Link> {
         let link = self.groups.get_mut(&group)?.links.remove(&member)?;
         self.links.remove(&link)
+    }
+
+    /// Removes a group to make room for a caller: the oldest one without a link, else the newest
+    /// one of the host that has the most. Returns `None` if the caller's host would then have as
+    /// many as that host.
+    pub(super) fn make_room(&mut self, caller: IpAddr, messages: Reliability) -> Option<Group> {
+        let strangers = self.groups.iter().filter(|(_, group)| group.links.is_empty());
+        let oldest = strangers.min_by_key(|(_, group)| group.began).map(|(id, _)| *id);
+        let gone = oldest.or_else(|| self.newest_of_the_most(caller))?;
+        let group = self.groups.remove(&gone)?;
+        self.retransmitted += group.member.retransmitted();
+        let State { links, displaced, .. } = self;
+        for link in group.links.values().filter_map(|link| links.remove(link)) {
+            let waiting = if messages == Reliability::Reliable { group.waiting(&link) } else { 0 };
+            let unconfirmed = waiting + group.member.unconfirmed(link.member);
+            displaced.push((link, unconfirmed));
+        }
+        Some(group)
+    }
+
+    fn newest_of_the_most(&self, caller: IpAddr) -> Option<MemberId> {
+        let host = |group: &Group| group.to.ip().to_canonical();
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        self.groups.values().for_each(|group| *counts.entry(host(group)).or_default() += 1);
+        let (most, count) = counts.iter().max_by_key(|(_, count)| **count)?;
+        let is_fair = *count > counts.get(&caller.to_canonical()).map_or(0, |own| *own) + 1;
+        let of_most = self.groups.iter().filter(|(_, group)| is_fair && host(group) == *most);
+        of_most.max_by_key(|(_, group)| group.began).map(|(id, _)| *id)
     }
 
     /// Announces a new channel to all links.
@@ -143,6 +177,10 @@ impl State {
         let Some(link) = self.links.get_mut(&link) else { return };
         let Some(group) = self.groups.get_mut(&link.group) else { return };
         let was_accepted = link.delivery.is_accepted(channel);
+        if answer.accepts() && !was_accepted && !group.outbox.has_room_for_control(link.member) {
+            // The peer accepts and declines again and again, but takes nothing.
+            return;
+        }
         link.is_stalled = false;
         let leaving = link.delivery.answered(channel, answer);
         let to = Some(link.member);
@@ -162,10 +200,15 @@ impl State {
         end_channels(link, group);
     }
 
-    /// Queues a control frame for a link. Returns the link's group.
+    /// Queues a control frame for a link. Returns the link's group. Drops the frame and returns
+    /// `None` if the peer requests more than it takes.
     pub(super) fn control(&mut self, link: LinkId, frame: &Frame<'_>) -> Option<MemberId> {
         let link = self.links.get(&link)?;
-        self.groups.get_mut(&link.group)?.outbox.control(Some(link.member), frame);
+        let outbox = &mut self.groups.get_mut(&link.group)?.outbox;
+        if !outbox.has_room_for_control(link.member) {
+            return None;
+        }
+        outbox.control(Some(link.member), frame);
         Some(link.group)
     }
 
@@ -197,7 +240,14 @@ impl State {
 
 impl Group {
     pub(super) fn new(member: Member, to: SocketAddr, now: Duration) -> Group {
-        Group { member, to, outbox: Outbox::default(), links: BTreeMap::new(), heard: now, packet: Vec::new() }
+        let (outbox, links, packet) = (Outbox::default(), BTreeMap::new(), Vec::new());
+        Group { member, to, outbox, links, heard: now, began: now, packet }
+    }
+
+    /// Returns the number of messages that wait for a link.
+    pub(super) fn waiting(&self, link: &Link) -> u64 {
+        let queued = self.outbox.messages_for(link.member, |channel| link.delivery.is_accepted(channel));
+        queued + link.delivery.held_and_wanted()
     }
 
     /// Passes the waiting frames to the member while it has room, and the member's packets to
@@ -261,4 +311,44 @@ pub(super) fn member(config: &Config, hello: polywire_core::frame::Hello) -> Mem
 pub(super) fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(Instant::now().elapsed().as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_core::frame::Hello;
+
+    use super::*;
+
+    /// Returns a full state with groups of these hosts, the oldest first, and whether each has a
+    /// link.
+    fn full(groups: &[(u8, bool)]) -> State {
+        let mut state = State::new(groups.len());
+        for (number, (host, has_link)) in (1_u8..).zip(groups) {
+            let to = SocketAddr::from(([10, 0, 0, *host], 1));
+            let began = Duration::from_secs(number.into());
+            let mut group = Group::new(member(&Config::default(), Hello::default()), to, began);
+            if *has_link {
+                group.links.insert(MemberId(1), LinkId::next());
+            }
+            // The order of the ids is not that of the ages.
+            state.groups.insert(MemberId(100 - u64::from(number)), group);
+        }
+        state
+    }
+
+    /// Returns which group makes room for a caller of a host: 1 is the oldest.
+    fn displaced(groups: &[(u8, bool)], host: u8) -> Option<u64> {
+        let gone = full(groups).make_room([10, 0, 0, host].into(), Reliability::Reliable);
+        gone.map(|group| group.began.as_secs())
+    }
+
+    #[test]
+    fn callers_without_a_link_make_room_and_then_those_of_the_host_with_the_most() {
+        assert_eq!(displaced(&[(1, true), (1, false), (2, false), (1, true)], 1), Some(2));
+        let all_linked = [(1, true), (1, true), (2, true), (1, true)];
+        assert_eq!(displaced(&all_linked, 3), Some(4));
+        assert_eq!(displaced(&all_linked, 1), None);
+        let fair = [(1, true), (1, true), (2, true), (3, true)];
+        assert_eq!(displaced(&fair, 2), None, "it would only change places with the one that makes room");
+    }
 }
