@@ -165,35 +165,44 @@ impl Collector {
     }
 
     /// Applies a configuration. Unchanged handlers continue; the others are closed after they have
-    /// stored their entries, for which they have 5 s. If a handler cannot be opened, everything
+    /// stored their entries, for which they have 5 s. Entries that are not stored by then are passed
+    /// to the new handler of the same name. If a handler cannot be opened, everything
     /// else is still done before the error is returned. A handler that fails for reasons other than
     /// its settings is not an error: it is opened again later.
     pub fn reload(&mut self, config: &CollectorConfig) -> Result<Changes, CollectorError> {
         let mut changes = Changes::default();
         let workers = self.workers();
-        let is_kept = |worker: &Arc<HandlerWorker>| config.handlers.contains(&worker.plan);
-        let (kept, old): (Vec<_>, Vec<_>) = workers.iter().cloned().partition(is_kept);
+        let is_kept = |worker: &&Arc<HandlerWorker>| config.handlers.contains(&worker.plan);
+        let old: Vec<_> = workers.iter().filter(|worker| !is_kept(worker)).cloned().collect();
         changes.closed = old.iter().map(|worker| worker.plan.name.clone()).collect();
         if !old.is_empty() {
             // No entry may be lost between the old and the new version of a handler.
             self.pause();
             close(&old, PATIENCE);
-            self.set_workers(kept);
         }
-        let result = self.open_missing(config, &mut changes);
+        let result = self.open_missing(config, &old, &mut changes);
+        // Before a new handler has the entries of a former one, the sources must not take them for
+        // stored.
+        self.set_workers(self.workers().iter().filter(is_kept).cloned().collect());
         self.alerts.set_plans(&config.alerts, Instant::now());
         self.feeds.iter().for_each(|feed| feed.set(TAKES));
         self.go_to(config)?;
         result.map(|()| changes)
     }
 
-    fn open_missing(&mut self, config: &CollectorConfig, changes: &mut Changes) -> Result<(), CollectorError> {
+    fn open_missing(
+        &mut self,
+        config: &CollectorConfig,
+        old: &[Arc<HandlerWorker>],
+        changes: &mut Changes,
+    ) -> Result<(), CollectorError> {
         let mut result = Ok(());
         for plan in &config.handlers {
             if self.workers().iter().any(|worker| worker.plan == *plan) {
                 continue;
             }
-            match self.add_handler(plan.clone()) {
+            let former = old.iter().find(|worker| worker.plan.name == plan.name);
+            match self.open_handler(plan.clone(), former.map(Arc::as_ref)) {
                 Ok(()) => changes.opened.push(plan.name.clone()),
                 Err(error) => result = Err(error),
             }
@@ -209,6 +218,11 @@ impl Collector {
 
     /// Opens a handler, which receives all entries from now on.
     pub fn add_handler(&mut self, plan: HandlerPlan) -> Result<(), CollectorError> {
+        self.open_handler(plan, None)
+    }
+
+    /// Opens a handler. It receives first what the former handler of its name has not stored.
+    fn open_handler(&mut self, plan: HandlerPlan, former: Option<&HandlerWorker>) -> Result<(), CollectorError> {
         let (kind, settings) = (plan.kind, plan.settings.clone());
         // A weak reference avoids a cycle: the list of handlers owns the thread, which owns the
         // context.
@@ -222,8 +236,12 @@ impl Collector {
             // The handler's thread tries again, and reports the error.
             Err(_) => None,
         };
+        let worker = HandlerWorker::start(plan, open, handler)?;
+        if let Some(former) = former {
+            worker.take_over(former);
+        }
         let mut workers = Vec::clone(&self.workers());
-        workers.push(HandlerWorker::start(plan, open, handler)?);
+        workers.push(worker);
         workers.sort_by(|a, b| a.plan.name.cmp(&b.plan.name));
         self.set_workers(workers);
         Ok(())

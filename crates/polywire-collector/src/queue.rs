@@ -50,6 +50,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Item>,
+    /// Entries that were taken and are not stored, or were abandoned, in order.
+    taken: Vec<Item>,
     bytes: usize,
     received: u64,
     dropped: u64,
@@ -137,10 +139,10 @@ impl Queue {
         self.lock().sources.entry(source).or_default().offered = position;
     }
 
-    /// Takes at most `most` entries within the byte limit of the queue, but at least one. Blocks
-    /// until there is one, `patience` has passed, or the queue is closed. The second value is false
+    /// Takes at most `most` entries with at most `most_bytes`, but at least one. Blocks until there
+    /// is one, `patience` has passed, or the queue is closed. The second value is false
     /// if there will be no more entries.
-    pub fn take(&self, most: usize, patience: Duration) -> (Vec<Item>, bool) {
+    pub fn take(&self, most: usize, most_bytes: usize, patience: Duration) -> (Vec<Item>, bool) {
         let until = Instant::now().checked_add(patience);
         let mut state = self.lock();
         while state.waiting.is_empty() && !state.is_closed {
@@ -153,20 +155,22 @@ impl Queue {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(next) = state.waiting.front().filter(|_| taken.len() < most) {
             bytes += next.entry.bytes;
-            if bytes > self.limits.bytes && !taken.is_empty() {
+            if bytes > most_bytes && !taken.is_empty() {
                 break;
             }
             taken.extend(state.pop());
         }
+        state.taken.extend(taken.iter().cloned());
         let more_may_come = !state.is_closed || !state.waiting.is_empty();
         drop(state);
         self.changed.notify_all();
         (taken, more_may_come)
     }
 
-    /// Records that entries which were taken, in this order, are stored or finally refused.
+    /// Records that all entries which were taken, in this order, are stored or finally refused.
     pub fn stored<'a>(&self, items: impl IntoIterator<Item = &'a Item>) {
         let mut state = self.lock();
+        state.taken.clear();
         for item in items {
             state.finish(item);
             let progress = state.sources.entry(item.source).or_default();
@@ -177,10 +181,35 @@ impl Queue {
     /// Drops the waiting entries, and counts them.
     pub fn abandon(&self) {
         let mut state = self.lock();
-        while state.pop().is_some() {
+        while let Some(item) = state.pop() {
             // The entry stays unfinished: it is not stored, and its source may still have it.
             state.dropped += 1;
+            state.taken.push(item);
         }
+    }
+
+    /// Removes all entries that are not stored, in order, and returns them. The source's progress
+    /// stays as it is.
+    pub fn take_unfinished(&self) -> Vec<Item> {
+        let mut state = self.lock();
+        let mut items = std::mem::take(&mut state.taken);
+        while let Some(item) = state.pop() {
+            items.push(item);
+        }
+        items
+    }
+
+    /// Appends an entry of a former queue, regardless of the limits.
+    pub fn restore(&self, item: Item) {
+        let mut state = self.lock();
+        state.received += 1;
+        let progress = state.sources.entry(item.source).or_default();
+        progress.offered = item.position;
+        progress.unfinished += 1;
+        state.bytes += item.entry.bytes;
+        state.waiting.push_back(item);
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Returns the position up to which all entries of a source are stored, dropped or not wanted.
@@ -252,7 +281,7 @@ mod tests {
             (1..=4).for_each(|position| queue.push(item(0, position), || false));
             let counts = queue.counts();
             assert_eq!((counts.received, counts.dropped, counts.waiting), (4, 2, 2));
-            let (taken, _) = queue.take(10, Duration::ZERO);
+            let (taken, _) = queue.take(10, usize::MAX, Duration::ZERO);
             assert_eq!(positions(&taken), left);
         }
     }
@@ -263,14 +292,14 @@ mod tests {
         queue.push(item(0, 1), || false);
         thread::scope(|scope| {
             scope.spawn(|| queue.push(item(0, 2), || false));
-            assert_eq!(positions(&queue.take(1, Duration::MAX).0), [1]);
-            assert_eq!(positions(&queue.take(1, Duration::MAX).0), [2]);
+            assert_eq!(positions(&queue.take(1, usize::MAX, Duration::MAX).0), [1]);
+            assert_eq!(positions(&queue.take(1, usize::MAX, Duration::MAX).0), [2]);
         });
         assert_eq!(queue.counts().dropped, 0);
         queue.push(item(0, 3), || false);
         // A source that is to end is not delayed, and its entry is kept.
         queue.push(item(0, 4), || true);
-        assert_eq!(positions(&queue.take(9, Duration::ZERO).0), [3, 4]);
+        assert_eq!(positions(&queue.take(9, usize::MAX, Duration::ZERO).0), [3, 4]);
     }
 
     #[test]
@@ -282,7 +311,7 @@ mod tests {
         // The entry is dropped, but an earlier one is not stored yet.
         queue.push(item(0, 2), || false);
         assert_eq!((queue.handled(0), queue.handled(1)), (Some(0), Some(0)));
-        let (taken, _) = queue.take(10, Duration::ZERO);
+        let (taken, _) = queue.take(10, usize::MAX, Duration::ZERO);
         assert_eq!(queue.handled(0), Some(0), "taken is not stored");
         queue.stored(&taken);
         assert_eq!((queue.handled(0), queue.handled(1)), (Some(2), Some(10)));
@@ -295,14 +324,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_stored_can_be_taken_over() {
+        let former = queue(9, Overflow::DropNewest);
+        (1..=5).for_each(|position| former.push(item(0, position), || false));
+        let (taken, _) = former.take(2, usize::MAX, Duration::ZERO);
+        former.stored(&taken);
+        former.take(1, usize::MAX, Duration::ZERO);
+        former.close();
+        former.abandon();
+        let next = queue(1, Overflow::DropNewest);
+        former.take_unfinished().into_iter().for_each(|item| next.restore(item));
+        assert_eq!((next.handled(0), next.counts().waiting), (Some(0), 3), "nothing of it is stored");
+        let (taken, _) = next.take(9, usize::MAX, Duration::ZERO);
+        assert_eq!(positions(&taken), [3, 4, 5]);
+        next.stored(&taken);
+        assert_eq!((next.handled(0), former.take_unfinished().len()), (Some(5), 0));
+    }
+
+    #[test]
     fn bytes_are_bounded_but_one_entry_always_fits() {
         let bytes = item(0, 1).entry.bytes;
         let queue = Queue::new(QueueLimits { entries: 9, bytes: bytes / 2, overflow: Overflow::DropOldest });
         queue.push(item(0, 1), || false);
         queue.push(item(0, 2), || false);
         assert_eq!((queue.counts().waiting, queue.counts().dropped), (1, 1));
-        assert_eq!(positions(&queue.take(9, Duration::ZERO).0), [2]);
+        assert_eq!(positions(&queue.take(9, usize::MAX, Duration::ZERO).0), [2]);
         queue.close();
-        assert!(!queue.take(9, Duration::MAX).1);
+        assert!(!queue.take(9, usize::MAX, Duration::MAX).1);
     }
 }

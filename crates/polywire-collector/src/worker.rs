@@ -75,6 +75,7 @@ impl HandlerWorker {
             open,
             handler,
             batch: Vec::new(),
+            bytes: 0,
             written: 0,
             since: Instant::now(),
             more_may_come: true,
@@ -85,14 +86,28 @@ impl HandlerWorker {
         Ok(worker)
     }
 
+    /// Takes the entries that the former handler of this name has not stored.
+    pub fn take_over(&self, former: &HandlerWorker) {
+        for item in former.queue.take_unfinished() {
+            match self.wants(item.entry.topic()) {
+                true => self.queue.restore(item),
+                false => self.queue.skip(item.source, item.position),
+            }
+        }
+    }
+
     /// Offers an entry to the handler, if the handler wants entries of this topic. Blocks only if
     /// that is the handler's overflow policy, until there is room or `ends` returns true.
     pub fn offer(&self, source: usize, position: u64, entry: &Arc<Entry>, ends: impl Fn() -> bool) {
-        let topics = &self.plan.topics;
-        match topics.is_empty() || topics.iter().any(|pattern| pattern.fits(entry.topic())) {
+        match self.wants(entry.topic()) {
             true => self.queue.push(Item { source, position, entry: entry.clone() }, ends),
             false => self.queue.skip(source, position),
         }
+    }
+
+    fn wants(&self, topic: &str) -> bool {
+        let topics = &self.plan.topics;
+        topics.is_empty() || topics.iter().any(|pattern| pattern.fits(topic))
     }
 
     /// Returns the position up to which the handler has finished a source's entries; `None` if it
@@ -148,6 +163,8 @@ struct WorkerThread {
     handler: Option<Box<dyn Handler>>,
     /// Entries that were taken from the queue and are not stored.
     batch: Vec<BatchEntry>,
+    /// The memory of these entries in bytes.
+    bytes: usize,
     /// The number of these entries that were written to the handler since it was opened.
     written: usize,
     /// When the first entry of the batch was taken.
@@ -182,7 +199,7 @@ impl WorkerThread {
 
     /// Takes waiting entries. Blocks until there is something to do.
     fn fill(&mut self) {
-        let room = BATCH - self.batch.len();
+        let room = if self.is_full() { 0 } else { BATCH - self.batch.len() };
         let left = match self.batch.is_empty() {
             true => IDLE,
             false => self.worker.plan.sync.saturating_sub(self.since.elapsed()),
@@ -193,12 +210,19 @@ impl WorkerThread {
             return;
         }
         let was_empty = self.batch.is_empty();
-        let (items, more_may_come) = self.worker.queue.take(room, left);
+        let most_bytes = self.worker.plan.queue_bytes.saturating_sub(self.bytes);
+        let (items, more_may_come) = self.worker.queue.take(room, most_bytes, left);
         self.more_may_come = more_may_come;
+        self.bytes += items.iter().map(|item| item.entry.bytes).sum::<usize>();
         self.batch.extend(items.into_iter().map(|item| BatchEntry { item, refused: false }));
         if was_empty {
             self.since = Instant::now();
         }
+    }
+
+    /// Returns whether the entries that the handler has must be stored before there are more.
+    fn is_full(&self) -> bool {
+        self.batch.len() >= BATCH || (!self.batch.is_empty() && self.bytes >= self.worker.plan.queue_bytes)
     }
 
     /// Writes new entries to the handler, and lets it store them if that is due. A panic is a
@@ -214,6 +238,7 @@ impl WorkerThread {
     }
 
     fn work(&mut self) -> Result<(), HandlerError> {
+        let is_full = self.is_full();
         let handler = match &mut self.handler {
             Some(handler) => handler,
             None => self.handler.insert((self.open)()?),
@@ -228,14 +253,14 @@ impl WorkerThread {
             self.written += 1;
         }
         // Without new entries, the handler may have maintenance to do.
-        let is_now = self.batch.is_empty() || self.batch.len() >= BATCH;
+        let is_now = self.batch.is_empty() || is_full;
         if is_now || !self.more_may_come || self.since.elapsed() >= self.worker.plan.sync {
             handler.sync()?;
             self.worker.queue.stored(self.batch.iter().map(|entry| &entry.item));
             let stored = self.batch.iter().filter(|entry| !entry.refused).count();
             self.worker.stored.fetch_add(stored as u64, Ordering::Relaxed);
             self.batch.clear();
-            (self.written, self.panics) = (0, (0, 0));
+            (self.bytes, self.written, self.panics) = (0, 0, (0, 0));
         }
         Ok(())
     }

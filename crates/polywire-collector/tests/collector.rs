@@ -108,6 +108,15 @@ fn a_source_is_held_up_if_that_is_asked_for() {
 }
 
 #[test]
+fn bytes_that_a_handler_is_storing_are_bounded() {
+    let handlers = "[handlers.null]\nkind = 'null'\nqueue_bytes = 1000\nsync = 3600\noverflow = 'block'";
+    let mut collector = collector("bytes", handlers);
+    let (numbers, counts) = Numbers::new(100);
+    collector.add_source(Box::new(numbers)).expect("a thread");
+    until("most is stored before the time", || counts.acknowledged.load(Ordering::Acquire) >= 80);
+}
+
+#[test]
 fn what_a_failing_handler_had_not_stored_comes_again() {
     let handlers = "[handlers.odd]\nkind = 'odd'\nmode = 'fails'\noverflow = 'block'\nsync = 0";
     let mut collector = collector("fails", handlers);

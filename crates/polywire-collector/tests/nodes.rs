@@ -176,6 +176,52 @@ fn what_is_forwarded_is_stored_at_the_other_end() {
     assert!(forwarding.stop(SOON).0);
 }
 
+/// Topics that are not those of probes get names of probes at the other collector.
+#[test]
+fn any_topic_is_forwarded() {
+    let far = Place::new("any");
+    let mut collector = far.collector();
+    let text = format!(
+        "[collector]\nendpoints = ['inproc/nodes-any']\ntopics = ['plant/**']\n\
+         [handlers.on]\nkind = 'forward'\nto = 'cdr@{}'\noverflow = 'block'\nsync = 0.05\n",
+        far.endpoint,
+    );
+    let mut forwarding = Collector::new(Node::builder().name("near").build());
+    forwarding.reload(&CollectorConfig::parse(&text).expect("valid")).expect("it opens");
+    let counts = Node::new().publish::<Count>("plant/north/count", Some("cdr@inproc/nodes-any")).expect("a wire");
+    let counts = counts.open().expect("a publisher");
+    let until = Instant::now() + SOON;
+    while forwarding.status()[0].stored == 0 {
+        assert!(Instant::now() < until, "{:?}", forwarding.status());
+        counts.publish(&Count { count: 7 }).expect("published");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(far.counts()[0], 7);
+    let line = fs::read_to_string(far.folder.join("all.jsonl")).expect("a file");
+    assert!(line.starts_with("{\"topic\":\"probes/near/plant/north/count\","), "{line}");
+    assert!(forwarding.stop(SOON).0 && collector.stop(SOON).0);
+}
+
+/// A new configuration repairs a handler that could not store anything.
+#[test]
+fn a_changed_handler_gets_what_the_former_one_has_not_stored() {
+    let place = Place::new("changed");
+    fs::write(place.folder.join("none"), "").expect("a file");
+    let mut collector = Collector::new(Node::new());
+    collector.reload(&place.config("none/all.jsonl")).expect("it goes on");
+    let mut sender = Sender::new(10, &place.endpoint);
+    sender.send(50);
+    let until = Instant::now() + SOON;
+    while collector.status()[0].received < 10 {
+        assert!(Instant::now() < until, "{:?}", collector.status());
+        thread::sleep(Duration::from_millis(10));
+    }
+    collector.reload(&place.config("all.jsonl")).expect("it opens");
+    sender.send(1);
+    assert!(sender.carrier.flush(SOON), "acknowledged");
+    assert_eq!(place.counts(), (1..=51).collect::<Vec<_>>());
+}
+
 #[test]
 fn two_collectors_do_not_share_a_file() {
     let place = Place::new("share");

@@ -324,7 +324,10 @@ impl Agent {
                 return Err(taken("with another type, and a program that sends it"));
             }
             let number = *number;
-            self.running.remove(&number);
+            if let Some(mut former) = self.running.remove(&number) {
+                // Samples that programs have sent before they ended are still processed.
+                former.take_declared(self.latest);
+            }
             self.retire(instance);
         }
         if self.running.values().filter(|running| running.plan.declared.is_some()).count() >= MAX_DECLARED {

@@ -146,13 +146,27 @@ fn body_of(reply: &[u8]) -> Result<Vec<u8>, String> {
     let status = head.lines().next().unwrap_or_default();
     let code = status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
     match code.and_then(|code| code.parse::<u16>().ok()) {
-        Some(200..=299) => Ok(body.to_vec()),
+        Some(200..=299) => match length(&head)? {
+            Some(len) => {
+                let cut = || format!("the reply ends after {} of {len} bytes", body.len());
+                body.get(..len).map(<[u8]>::to_vec).ok_or_else(cut)
+            }
+            None => Ok(body.to_vec()),
+        },
         Some(_) => {
             let told = format!("'{status}' {}", String::from_utf8_lossy(body));
             Err(format!("the server says {}", told.chars().take(MAX_QUOTED_CHARS).collect::<String>().trim_end()))
         }
         None => Err("the reply is no HTTP".to_owned()),
     }
+}
+
+/// Returns the length of the body, if the head has it.
+fn length(head: &str) -> Result<Option<usize>, String> {
+    let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+    let len = fields.find(|(name, _)| name.eq_ignore_ascii_case("Content-Length"));
+    let Some((_, len)) = len else { return Ok(None) };
+    len.trim().parse().map(Some).map_err(|_| "the reply is no HTTP".to_owned())
 }
 
 #[cfg(test)]
@@ -207,6 +221,15 @@ mod tests {
         let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
         let url = Url::parse(&format!("http://{closed}"), 80).expect("a URL");
         assert!(url.get("text/plain", Duration::MAX, 1000).is_err(), "nobody listens");
+    }
+
+    #[test]
+    fn a_reply_that_is_cut_off_is_an_error() {
+        let of = |head: &str, body: &str| body_of(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}").as_bytes());
+        assert_eq!(of("content-length:  3", "abc"), Ok(b"abc".to_vec()));
+        assert_eq!(of("Content-Length: 3", "abcd"), Ok(b"abc".to_vec()), "nothing belongs to it after its end");
+        assert_eq!(of("A: b\r\nContent-Length: 3", "ab"), Err("the reply ends after 2 of 3 bytes".to_owned()));
+        assert_eq!(of("Content-Length: -3", "abc"), Err("the reply is no HTTP".to_owned()));
     }
 
     #[test]

@@ -128,6 +128,43 @@ fn samples_come_in_order_and_a_type_has_one_owner() {
 }
 
 #[test]
+fn samples_of_a_program_that_has_ended_outlive_its_type() {
+    let (folder, wire) = (Folder::new("socket-former"), "cdr@inproc/socket-former");
+    let path = folder.file("plant.sock");
+    let socket = Socket::open(path.as_ref()).expect("a socket");
+    let mut agent = agent(wire, &socket);
+    let mut first = Program::new(&path);
+    first.write(&json!({ "probe": "pump", "example": { "bar": 1.5 } }));
+    let mut now = Moment::default();
+    let mut turn = |agent: &mut Agent| {
+        now.steady += Duration::from_millis(10);
+        agent.turn(now);
+    };
+    until("it is admitted", || {
+        turn(&mut agent);
+        agent.description().probes.len() == 2
+    });
+    let received = samples(wire, "pump");
+    until("a sample comes", || {
+        first.write(&json!({ "probe": "pump", "value": { "bar": 1.5 } }));
+        turn(&mut agent);
+        received.recv_timeout(Duration::from_millis(20)).is_some()
+    });
+    // The node has no turn until the first program has ended and another type has come.
+    first.write(&json!({ "probe": "pump", "value": { "bar": 9.5 } }));
+    drop(first);
+    std::thread::sleep(Duration::from_millis(200));
+    let mut second = Program::new(&path);
+    second.write(&json!({ "probe": "pump", "example": { "bar": 1.5, "level": 7 } }));
+    std::thread::sleep(Duration::from_millis(200));
+    turn(&mut agent);
+    until("the last sample comes", || {
+        let sample = received.recv_timeout(Duration::from_millis(20));
+        sample.is_some_and(|sample| sample.value.f64("bar") == Ok(9.5))
+    });
+}
+
+#[test]
 fn the_node_describes_declared_probes_and_takes_commands_for_them() {
     let (folder, wire) = (Folder::new("socket-set"), "cdr@inproc/socket-set");
     let path = folder.file("plant.sock");

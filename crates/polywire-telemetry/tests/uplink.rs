@@ -569,7 +569,9 @@ fn nodes_that_lie_are_refused() {
     // Other meanings, other starts.
     wrong(take(packet(1, vec![stream(0, "b")], vec![]), None), "cannot become another one");
     wrong(take(packet(1, vec![stream(1, "b"), stream(1, "c")], vec![]), None), "cannot become another one");
-    wrong(take(packet(1, vec![stream(1, "a/b")], vec![]), None), "cannot be the name");
+    for name in ["", "a//b", "/a", "a/*", "a\n", &"x".repeat(1024)] {
+        wrong(take(packet(1, vec![stream(1, name)], vec![]), None), "cannot be the name");
+    }
     wrong(take(packet(1, vec![StreamDescription { schema: vec![9; 9], ..stream(1, "b") }], vec![]), None), "type");
     wrong(
         take(packet(1, vec![StreamDescription { options: "x".repeat(2000), ..stream(1, "b") }], vec![]), None),
@@ -768,7 +770,7 @@ fn an_agent_keeps_samples_and_says_how_that_goes() {
 fn any_packet() -> impl Strategy<Value = NodePacket> {
     let stream =
         (0u32..4, 0usize..3, prop::collection::vec(any::<u8>(), 0..4)).prop_map(|(number, instance, damage)| {
-            let mut stream = StreamDescription { number, ..description(["a", "b", "c/d"][instance], "cdr") };
+            let mut stream = StreamDescription { number, ..description(["a", "b", "c//d"][instance], "cdr") };
             let last = stream.schema.len() - 1;
             damage.iter().take(1).for_each(|byte| stream.schema[last] ^= byte & 1);
             stream

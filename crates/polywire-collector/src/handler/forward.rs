@@ -6,10 +6,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use polywire::{Kind as Message, Node, Record, Shape, Wire, codec::Encoder};
+use polywire::{Kind as Message, Node, Pattern, Record, Shape, Wire, codec::Encoder};
 use polywire_telemetry::{
-    Clocks, Uuid,
-    packet::{MAX_PAYLOAD_BYTES, StreamDescription},
+    Clocks, Identity, Uuid,
+    packet::{MAX_DOCUMENT_BYTES, MAX_PAYLOAD_BYTES, StreamDescription},
+    topic_of,
     uplink::{Carrier, CarrierError, Format, Memory, Rule, SpoolLosses, Uplink, UplinkHandle, UplinkOptions},
 };
 
@@ -39,7 +40,7 @@ pub(super) static KIND: Kind = Kind {
 
 struct Forward {
     to: String,
-    /// The name of the collector's node.
+    /// The name of the collector's node; empty if it cannot be that of a telemetry node.
     node: String,
     format: Format,
     carrier: Carrier,
@@ -78,7 +79,7 @@ impl Forward {
         })?;
         Ok(Forward {
             to,
-            node: node.name().to_owned(),
+            node: if is_node(node.name()) { node.name().to_owned() } else { String::new() },
             format,
             handle: carrier.handle(),
             carrier,
@@ -111,6 +112,7 @@ impl Forward {
             return Ok(*stream);
         }
         let (node, instance) = name(topic, &self.node);
+        check(node, instance, &key.1)?;
         let mut description = StreamDescription {
             node: node.to_owned(),
             instance: instance.to_owned(),
@@ -153,13 +155,14 @@ impl Handler for Forward {
     /// Waits until the handlers of the other collector have stored all samples.
     fn sync(&mut self) -> Result<(), HandlerError> {
         let is_stored = self.carrier.flush(PATIENCE);
-        match self.handle.status().spool == SpoolLosses::default() {
-            _ if !is_stored => {
-                Err(HandlerError::Failed(format!("{}: the collector has not stored everything", self.to)))
-            }
-            true => Ok(()),
-            false => Err(HandlerError::Failed(format!("{}: there is more than can wait for it", self.to))),
-        }
+        let status = self.handle.status();
+        let reason = match status.spool == SpoolLosses::default() {
+            _ if status.refused > 0 => "the collector refuses messages",
+            _ if !is_stored => "the collector has not stored everything",
+            false => "there is more than can wait for it",
+            true => return Ok(()),
+        };
+        Err(HandlerError::Failed(format!("{}: {reason}", self.to)))
     }
 }
 
@@ -177,7 +180,27 @@ fn sender(node: &Node, to: &str) -> Uuid {
 /// Returns the node and the instance of a topic. Probes keep their names at the other collector;
 /// other topics become instances of this node.
 fn name<'a>(topic: &'a str, node: &'a str) -> (&'a str, &'a str) {
-    topic.strip_prefix(PROBES).and_then(|rest| rest.split_once('/')).unwrap_or((node, topic))
+    let of_probe = topic.strip_prefix(PROBES).and_then(|rest| rest.split_once('/'));
+    of_probe.filter(|(node, _)| is_node(node)).unwrap_or((node, topic))
+}
+
+/// Returns whether a node can have this name.
+fn is_node(name: &str) -> bool {
+    Identity::new(name).is_ok()
+}
+
+/// Refuses a stream that the other collector would refuse together with the packet.
+fn check(node: &str, instance: &str, schema: &[u8]) -> Result<(), HandlerError> {
+    // The other collector puts a UUID in place of an empty name.
+    let uuid = Uuid::of(0).to_string();
+    let topic = topic_of(if node.is_empty() { uuid.as_str() } else { node }, instance);
+    if let Err(error) = topic.parse::<Pattern>() {
+        return Err(HandlerError::Refused(format!("it cannot be forwarded: {error}")));
+    }
+    match schema.len() > MAX_DOCUMENT_BYTES {
+        true => Err(HandlerError::Refused(format!("its type has more than {MAX_DOCUMENT_BYTES} bytes"))),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +213,13 @@ mod tests {
         assert_eq!(name("probes/pump-house/a/b", "here"), ("pump-house", "a/b"));
         assert_eq!(name("plant/pump", "here"), ("here", "plant/pump"));
         assert_eq!(name("probes/load", "here"), ("here", "probes/load"));
+        assert_eq!(name("probes/a b/load", "here"), ("here", "probes/a b/load"));
+        assert!(check("here", "plant/pump", b"").is_ok() && check("", "plant/pump", b"").is_ok());
+        for (node, instance, schema) in
+            [("here", "x".repeat(1015), 0), ("", "x".repeat(990), 0), ("here", "pump".into(), MAX_DOCUMENT_BYTES + 1)]
+        {
+            assert!(matches!(check(node, &instance, &vec![0; schema]), Err(HandlerError::Refused(_))), "{instance}");
+        }
         let node = Node::new();
         assert_ne!(sender(&node, "tcp/127.0.0.1:1"), sender(&node, "tcp/127.0.0.1:2"));
         assert_eq!(sender(&node, "a"), sender(&node, "a"));

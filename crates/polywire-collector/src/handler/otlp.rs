@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Handler, Kind};
 use crate::{
     Entry, Expects, HandlerError, Setting,
-    numbers::{Number, numbers},
+    numbers::{Number, instance, numbers},
 };
 
 /// The maximum number of numbers in a request.
@@ -54,13 +54,13 @@ impl Handler for Export {
             return Err(HandlerError::Refused("metrics have no ends of instances".into()));
         }
         let before = self.metrics.len();
-        let instance = entry.instance();
-        numbers(entry.value.view(), &mut |path, index, number| {
+        let instance = instance(entry)?;
+        let all = numbers(entry.value.view(), MAX_NUMBERS, &mut |path, index, number| {
             self.metrics.push(gauge(entry, &instance, path, index, number));
         });
-        if self.metrics.len() - before > MAX_NUMBERS {
+        if all.is_err() {
             self.metrics.truncate(before);
-            return Err(HandlerError::Refused(format!("it has more than {MAX_NUMBERS} numbers")));
+            return all;
         }
         match self.metrics.len() > MAX_NUMBERS {
             true => self.send(),
@@ -157,9 +157,10 @@ mod tests {
         record.set("total", u64::MAX).expect("set");
         let entry = Entry::new(Default::default(), 1, -5, record);
         let mut found = Vec::new();
-        numbers(entry.value.view(), &mut |path, index, number| {
+        let all = numbers(entry.value.view(), MAX_NUMBERS, &mut |path, index, number| {
             found.push(gauge(&entry, "id=7", path, index, number));
         });
+        all.expect("few");
         let [id, first, second, total] = &found[..] else { panic!("{found:?}") };
         let point = |metric: &Value| metric["gauge"]["dataPoints"][0].clone();
         assert_eq!((&id["name"], &point(id)["asInt"]), (&json!("plant.Pump.id"), &json!("7")));

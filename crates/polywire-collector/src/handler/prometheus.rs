@@ -16,7 +16,10 @@ use parking_lot::Mutex;
 use polywire::{Kind as Message, metrics::MetricsServer};
 
 use super::{Handler, Kind};
-use crate::{Entry, Expects, HandlerError, Setting, Settings, numbers::numbers};
+use crate::{
+    Entry, Expects, HandlerError, Setting, Settings,
+    numbers::{instance, numbers},
+};
 
 /// The maximum number of numbers of a handler.
 const MAX_NUMBERS: usize = 100_000;
@@ -112,7 +115,7 @@ struct Latest {
 
 impl Handler for Metrics {
     fn write(&mut self, entry: &Entry) -> Result<(), HandlerError> {
-        let key = entry.instance();
+        let key = instance(entry)?;
         let mut labels = format!("topic=\"{}\"", escaped(entry.topic()));
         if !key.is_empty() {
             let _ = write!(labels, ",key=\"{}\"", escaped(&key));
@@ -122,17 +125,14 @@ impl Handler for Metrics {
             self.remove(&instance);
             return Ok(());
         }
+        self.remove(&instance);
         let mut found = Vec::new();
-        numbers(entry.value.view(), &mut |path, index, number| {
+        numbers(entry.value.view(), MAX_NUMBERS - self.count, &mut |path, index, number| {
             let index = if index.is_empty() { String::new() } else { format!(",index=\"{}\"", escaped(index)) };
             let value = number_text(number.as_f64());
             let rest = format!("{{{labels},member=\"{}\"{index}}} {value}", escaped(path));
             found.push((metric(entry.type_name(), path), rest));
-        });
-        self.remove(&instance);
-        if self.count + found.len() > MAX_NUMBERS {
-            return Err(HandlerError::Refused(format!("there would be more than {MAX_NUMBERS} numbers")));
-        }
+        })?;
         self.count += found.len();
         self.latest.insert(instance, Latest { at: Instant::now(), numbers: found });
         Ok(())

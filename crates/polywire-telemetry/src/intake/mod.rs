@@ -77,6 +77,8 @@ use std::{
     sync::Arc,
 };
 
+use polywire::Pattern;
+
 use self::kind::Kinds;
 pub use self::{
     kind::Kind,
@@ -280,7 +282,7 @@ impl Intake {
     fn described(&mut self, node: Uuid, packet: &NodePacket) -> Result<BTreeMap<u32, Arc<Stream>>, Rejection> {
         let mut fresh: BTreeMap<u32, Arc<Stream>> = BTreeMap::new();
         for description in &packet.streams {
-            check_description(description)?;
+            check_description(node, description)?;
             let number = description.number;
             let known = self.known(node, packet.start, number).or_else(|| fresh.get(&number));
             match known {
@@ -439,13 +441,16 @@ impl Starts {
     }
 }
 
-fn check_description(stream: &StreamDescription) -> Result<(), Rejection> {
+fn check_description(node: Uuid, stream: &StreamDescription) -> Result<(), Rejection> {
     let number = stream.number;
-    if !crate::identity::is_name(&stream.instance) {
-        return Err(Rejection::Wrong(format!("stream {number}: {:?} cannot be the name of a probe", stream.instance)));
-    }
     if !stream.node.is_empty() && !crate::identity::is_name(&stream.node) {
         return Err(Rejection::Wrong(format!("stream {number}: {:?} cannot be the name of a node", stream.node)));
+    }
+    // A collector that forwards topics has instances with several levels.
+    let name = if stream.node.is_empty() { node.to_string() } else { stream.node.clone() };
+    let topic = crate::topic_of(&name, &stream.instance).parse::<Pattern>();
+    if !topic.is_ok_and(|topic| topic.is_name()) {
+        return Err(Rejection::Wrong(format!("stream {number}: {:?} cannot be the name of a probe", stream.instance)));
     }
     let texts = [&stream.version, &stream.codec, &stream.options];
     if texts.iter().any(|text| text.len() > 1024)

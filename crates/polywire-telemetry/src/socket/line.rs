@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use polywire::{Schema, schema::Type};
+use polywire::{
+    Schema,
+    schema::{DefKind, Type},
+};
 use serde_json::value::RawValue;
 
 use crate::identity::is_name;
 
 /// The maximum number of bytes of a line.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
+
+/// The depth of lists, maps and structures up to which members are checked.
+const DEEPEST: usize = 32;
 
 /// The maximum number of characters of an error, in either direction.
 pub(super) const MAX_TEXT: usize = 2000;
@@ -193,22 +199,81 @@ impl Line {
     }
 }
 
-/// Rejects members that the type does not have. A decoder would skip them, but they are a mistake
-/// of the program.
+/// Returns the length of the message behind a line that is wrong.
+pub(super) fn bytes_behind(line: &[u8]) -> Option<usize> {
+    let members: Members = serde_json::from_slice(line).ok()?;
+    members.get("bytes")?.get().parse().ok()
+}
+
+/// Rejects members that the type, or a type in it, does not have. A decoder would skip them, but
+/// they are a mistake of the program.
 pub(super) fn check_members(message: &[u8], schema: &Schema) -> Result<(), LineError> {
-    let members: BTreeMap<String, &RawValue> = match serde_json::from_slice(message) {
-        Ok(members) => members,
-        // The decoder reports what is expected.
-        Err(_) => return Ok(()),
-    };
-    let Type::Def(root) = schema.root() else { return Ok(()) };
-    let known = schema.members(*root);
-    match members.keys().find(|name| !known.iter().any(|member| member.name == **name)) {
-        None => Ok(()),
-        Some(name) => {
-            let hint = polywire::suggest::hint(name, known.iter().map(|member| member.name.as_str()));
-            Err(Mistake::Value.because(format!("the type has no member '{}'{hint}", cut(name))))
+    check_value(message, schema, schema.root(), 0)
+}
+
+fn check_value(value: &[u8], schema: &Schema, ty: &Type, depth: usize) -> Result<(), LineError> {
+    if depth > DEEPEST {
+        return Ok(());
+    }
+    let ty = schema.resolve(ty);
+    let inner = |value: &RawValue, ty: &Type| check_value(value.get().as_bytes(), schema, ty, depth + 1);
+    match ty {
+        // If the JSON is of another kind, the decoder reports what is expected, here and below.
+        Type::Sequence { element, .. } if has_members(schema, element) => {
+            check_elements(value, 1, &|value| inner(value, element))
         }
+        Type::Array { element, dims } if has_members(schema, element) => {
+            check_elements(value, dims.len(), &|value| inner(value, element))
+        }
+        Type::Map { value: of, .. } if has_members(schema, of) => {
+            let entries: BTreeMap<String, &RawValue> = serde_json::from_slice(value).unwrap_or_default();
+            entries.values().try_for_each(|value| inner(value, of))
+        }
+        Type::Def(id) => {
+            let members: BTreeMap<String, &RawValue> = serde_json::from_slice(value).unwrap_or_default();
+            match &schema.def(*id).kind {
+                DefKind::Struct { .. } => {
+                    let known = schema.members(*id);
+                    members.iter().try_for_each(|(name, value)| {
+                        match known.iter().find(|member| member.name == *name) {
+                            Some(member) => inner(value, &member.ty),
+                            None => {
+                                let hint = polywire::suggest::hint(name, known.iter().map(|known| known.name.as_str()));
+                                Err(Mistake::Value.because(format!("the type has no member '{}'{hint}", cut(name))))
+                            }
+                        }
+                    })
+                }
+                DefKind::Union { cases, .. } => cases.iter().try_for_each(|case| {
+                    members.get(&case.member.name).map_or(Ok(()), |value| inner(value, &case.member.ty))
+                }),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks the elements of a list. An array with several dimensions is a list of lists.
+fn check_elements(
+    list: &[u8],
+    dimensions: usize,
+    check: &dyn Fn(&RawValue) -> Result<(), LineError>,
+) -> Result<(), LineError> {
+    let elements: Vec<&RawValue> = serde_json::from_slice(list).unwrap_or_default();
+    elements.iter().try_for_each(|element| match dimensions > 1 {
+        true => check_elements(element.get().as_bytes(), dimensions - 1, check),
+        false => check(element),
+    })
+}
+
+/// Returns whether values of a type may have members.
+fn has_members(schema: &Schema, ty: &Type) -> bool {
+    match schema.resolve(ty) {
+        Type::Sequence { element, .. } | Type::Array { element, .. } => has_members(schema, element),
+        Type::Map { value, .. } => has_members(schema, value),
+        Type::Def(id) => matches!(schema.def(*id).kind, DefKind::Struct { .. } | DefKind::Union { .. }),
+        _ => false,
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     calls::{Calls, Wake},
     declared::DeclaredProbe,
     example,
-    line::{Line, LineError, MAX_LINE_BYTES, MAX_TEXT, Mistake, Reply, Said, TypeOf, check_members, cut},
+    line::{Line, LineError, MAX_LINE_BYTES, MAX_TEXT, Mistake, Reply, Said, TypeOf, bytes_behind, check_members, cut},
     operation::Operation,
 };
 use crate::{Uuid, packet::MAX_PAYLOAD_BYTES, uplink::Format};
@@ -184,7 +184,12 @@ impl Session {
         let line = match Said::parse(line) {
             Ok(Said::Line(line)) => line,
             Ok(Said::Reply(reply)) => return self.reply(reply).unwrap_or_else(|error| self.refuse("", &error)),
-            Err(error) => return self.refuse("", &error),
+            Err(error) => {
+                if let Some(len) = bytes_behind(line).filter(|len| *len > 0) {
+                    self.expects = Expects::Waste(len);
+                }
+                return self.refuse("", &error);
+            }
         };
         let (probe, bytes) = (line.probe.clone(), line.bytes);
         let handled = self.obey(line);
@@ -682,6 +687,42 @@ mod tests {
             // The connection can still be used.
             session.take(b"\n{\"probe\":\"tank\",\"value\":{\"level\":1.5}}\n");
             prop_assert_eq!(tank.len(), 1);
+        }
+    }
+
+    #[test]
+    fn the_message_behind_a_wrong_line_is_left_out() {
+        let (mut session, admitted) = session();
+        session.take(b"{\"probe\":\"p\",\"example\":{\"a\":1}}\n");
+        session.take(b"{\"probe\":\"p\",\"valu\":1,\"bytes\":3}\nx\nx{\"probe\":\"p\",\"bytes\":2,\"value\":{}}\nx");
+        session.take(b"\n{\"probe\":\"p\",\"value\":{\"a\":2}}\n{\"reply\":1,\"bytes\":1}\n\n");
+        session.take(b"{\"probe\":\"p\",\"value\":{\"a\":3}}\n");
+        let lines = sent_lines(&mut session);
+        let told: Vec<_> = lines.iter().map(|line| (line["line"].as_u64(), line["error"].as_str())).collect();
+        let wrong = |line| (Some(line), Some("syntax"));
+        assert_eq!(told, [(Some(1), None), wrong(2), wrong(3), wrong(5)], "{lines:?}");
+        assert_eq!(admitted.lock().expect("known")["p"].len(), 2);
+    }
+
+    #[test]
+    fn members_that_nested_types_lack_are_mistakes() {
+        let (mut session, admitted) = session();
+        let pdl = "struct I { long a; }; struct L { sequence<I> more; }; union U switch (long) { case 1: I i; }; \
+                   probe P { I one; sequence<L> list; I grid[1][1]; map<string, I> named; U either; };";
+        session.take(format!("{}\n", json!({ "probe": "p", "pdl": pdl })).as_bytes());
+        assert_eq!(sent_lines(&mut session)[0]["type"], "P");
+        let whole = |inner: Value| {
+            json!({ "one": inner, "list": [{ "more": [inner] }], "grid": [[inner]], "named": { "k": inner },
+                    "either": { "i": inner } })
+        };
+        session.take(format!("{}\n", json!({ "probe": "p", "value": whole(json!({ "a": 1 })) })).as_bytes());
+        assert_eq!((sent_lines(&mut session), admitted.lock().expect("known")["p"].len()), (vec![], 1));
+        let wrong = whole(json!({ "aa": 1 }));
+        for (member, value) in wrong.as_object().expect("an object") {
+            let line = json!({ "probe": "p", "value": { member.as_str(): value } });
+            session.take(format!("{line}\n").as_bytes());
+            let found = sent_lines(&mut session);
+            assert!(found[0]["text"].as_str().is_some_and(|text| text.contains("no member 'aa'")), "{found:?}");
         }
     }
 

@@ -76,6 +76,9 @@ use crate::{
 /// stream.
 pub const MAX_STREAMS: u32 = 1 << 14;
 
+/// The time after which the spool is read again if its storage cannot be read now.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// The limits and settings of an [`Uplink`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UplinkOptions {
@@ -290,9 +293,9 @@ impl Uplink {
             Keep::None => return,
         }
         let due = match self.budget.as_ref().and_then(Budget::batch) {
-            Some(shared) => now + batch.wait().max(shared),
+            Some(shared) => now.saturating_add(batch.wait().max(shared)),
             None if is_full => now,
-            None => now + batch.wait(),
+            None => now.saturating_add(batch.wait()),
         };
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
     }
@@ -397,13 +400,14 @@ impl Uplink {
             self.streams.values_mut().for_each(|stream| stream.waiting = (0, 0));
         }
         let most_bytes = self.packet_bytes();
-        let spool::Read { start, mut samples, ends } = self.spool.read(most_bytes);
-        let start = if samples.is_empty() { self.start } else { start };
+        let spool::Read { start, mut samples, ends, has_failed } = self.spool.read(most_bytes);
+        // If samples of an earlier start cannot be read now, those of this start must wait.
+        let start = if samples.is_empty() && !has_failed { self.start } else { start };
         if start == self.start {
             self.load_last(&mut samples, most_bytes);
         }
         if samples.is_empty() {
-            (self.is_flushing, self.due) = (false, None);
+            (self.is_flushing, self.due) = (false, has_failed.then(|| now.steady.saturating_add(AGAIN)));
             // Bytes that were read without a sample come after samples that are under way.
             match self.flights.back_mut() {
                 Some(flight) => flight.ends.extend(ends),
@@ -494,7 +498,7 @@ impl Uplink {
         };
         let held =
             self.streams.values().filter(|stream| stream.held.is_some()).map(|stream| until(stream.free_at)).min();
-        let sync = self.spool.is_dirty().then(|| until(self.synced + self.options.sync));
+        let sync = self.spool.is_dirty().then(|| until(self.synced.saturating_add(self.options.sync)));
         [packet, held, sync].into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
 
@@ -546,5 +550,65 @@ impl Stream {
 impl fmt::Debug for Uplink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "uplink of node {} with {} streams: {:?}", self.node, self.streams.len(), self.status())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A storage that cannot be read at the first attempt.
+    struct Late(Memory, bool);
+
+    impl Storage for Late {
+        fn list(&mut self) -> io::Result<Vec<(SegmentId, u64)>> {
+            self.0.list()
+        }
+
+        fn write(&mut self, segment: SegmentId, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            self.0.write(segment, offset, bytes)
+        }
+
+        fn read(&mut self, segment: SegmentId, offset: u64, most: usize) -> io::Result<Vec<u8>> {
+            match std::mem::replace(&mut self.1, true) {
+                true => self.0.read(segment, offset, most),
+                false => Err(io::ErrorKind::OutOfMemory.into()),
+            }
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            self.0.sync()
+        }
+
+        fn remove(&mut self, segment: SegmentId) -> io::Result<()> {
+            self.0.remove(segment)
+        }
+    }
+
+    #[test]
+    fn samples_that_cannot_be_read_now_are_sent_later() {
+        let mut now = Moment::default();
+        let storage = Box::new(Late(Memory::default(), false));
+        let options = UplinkOptions { sync: Duration::from_secs(60), ..UplinkOptions::default() };
+        let mut uplink = Uplink::new(Uuid::of(7), 7, storage, options, now).expect("an uplink");
+        let stream = uplink.open(StreamDescription::default(), Rule::default()).expect("a stream");
+        uplink.offer(stream, b"a", now);
+        assert!(uplink.poll(now).is_none() && !uplink.is_empty());
+        assert_eq!(uplink.wait(now), AGAIN);
+        now.steady += AGAIN;
+        assert_eq!(uplink.poll(now).expect("a packet").packets.len(), 1);
+        assert_eq!(uplink.status().spool, SpoolLosses::default());
+    }
+
+    #[test]
+    fn times_of_any_length_are_no_panic() {
+        let now = Moment { steady: Duration::from_secs(1), ..Moment::default() };
+        let options = UplinkOptions { sync: Duration::MAX, ..UplinkOptions::default() };
+        let mut uplink = Uplink::new(Uuid::of(7), 7, Box::new(Memory::default()), options, now).expect("an uplink");
+        let batch = Batch { time: Some(Duration::MAX), ..Batch::default() };
+        let stream = uplink.open(StreamDescription::default(), Rule { batch, ..Rule::default() }).expect("a stream");
+        uplink.offer(stream, b"a", now);
+        assert!(uplink.poll(now).is_none());
+        assert_eq!(uplink.wait(now), Duration::MAX - now.steady);
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use polywire::{codec::BuildError, extend::program::CodecError};
+use rustix::io::Errno;
 
 use super::{
     entry::{Entries, Entry, Found, put_sample},
@@ -20,6 +21,9 @@ const SEGMENTS: u64 = 16;
 
 /// The size in bytes at which a segment ends and the next one begins.
 const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// The number of consecutive input/output errors after which a segment counts as damaged.
+const ATTEMPTS: u32 = 5;
 
 /// The losses in the spool, in samples unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +44,8 @@ pub struct Read {
     pub samples: Vec<DataPacket>,
     /// The segments that were read, and the offset up to which each was read.
     pub ends: Vec<(SegmentId, u64)>,
+    /// Whether a segment could not be read now. It is to be read again later.
+    pub has_failed: bool,
 }
 
 /// A stream, and the entry that describes it.
@@ -70,6 +76,8 @@ struct Segment {
     taken: u64,
     /// The offset up to which the samples were read, and are being sent or are acknowledged.
     read: u64,
+    /// The number of consecutive input/output errors.
+    failures: u32,
 }
 
 impl Segment {
@@ -218,12 +226,18 @@ impl Spool {
     fn read_segment(&mut self, id: SegmentId, room: &mut usize, read: &mut Read) -> bool {
         let Some(Segment { bytes, read: from, .. }) = self.segments.get(&id).copied() else { return true };
         let rest = match self.load(id, from, bytes) {
-            Ok(rest) => rest,
+            Ok(rest) => {
+                self.segments.entry(id).and_modify(|segment| segment.failures = 0);
+                rest
+            }
             Err(error) => {
                 log::warn!("a part of the spool cannot be read: {error}");
-                self.losses.damaged += 1;
-                self.forget(id);
-                return true;
+                read.has_failed = !self.is_lost(id, &error);
+                if !read.has_failed {
+                    self.losses.damaged += 1;
+                    self.forget(id);
+                }
+                return !read.has_failed;
             }
         };
         let (mut offset, mut fits) = (0, true);
@@ -255,6 +269,20 @@ impl Spool {
             self.remove_if_taken(id);
         }
         fits
+    }
+
+    /// Returns whether a segment can never be read: it is missing or cut off, or the disk has failed
+    /// at it repeatedly. Other errors pass, such as too many open files.
+    fn is_lost(&mut self, id: SegmentId, error: &io::Error) -> bool {
+        let Some(segment) = self.segments.get_mut(&id) else { return true };
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => true,
+            _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+                segment.failures += 1;
+                segment.failures >= ATTEMPTS
+            }
+            _ => false,
+        }
     }
 
     fn load(&mut self, id: SegmentId, from: u64, to: u64) -> io::Result<Vec<u8>> {
@@ -326,5 +354,80 @@ impl Spool {
 
     pub fn losses(&self) -> SpoolLosses {
         self.losses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, sync::Mutex};
+
+    use super::{super::storage::Memory, *};
+
+    /// The errors of the next attempts to read.
+    type Errors = Arc<Mutex<VecDeque<io::Error>>>;
+
+    /// A storage that cannot be read while there are errors.
+    struct Flaky(Memory, Errors);
+
+    impl Storage for Flaky {
+        fn list(&mut self) -> io::Result<Vec<(SegmentId, u64)>> {
+            self.0.list()
+        }
+
+        fn write(&mut self, segment: SegmentId, offset: u64, bytes: &[u8]) -> io::Result<()> {
+            self.0.write(segment, offset, bytes)
+        }
+
+        fn read(&mut self, segment: SegmentId, offset: u64, most: usize) -> io::Result<Vec<u8>> {
+            match self.1.lock().expect("not poisoned").pop_front() {
+                Some(error) => Err(error),
+                None => self.0.read(segment, offset, most),
+            }
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            self.0.sync()
+        }
+
+        fn remove(&mut self, segment: SegmentId) -> io::Result<()> {
+            self.0.remove(segment)
+        }
+    }
+
+    /// Makes a spool with a sample.
+    fn spool(errors: &Errors) -> Spool {
+        let mut spool = Spool::new(Box::new(Flaky(Memory::default(), errors.clone())), 7, 1 << 20).expect("a spool");
+        let stream = spool.describe(StreamDescription::default()).expect("described");
+        spool.push(&stream, 5, &DataPacket::default());
+        spool
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_read_now_is_read_later() {
+        let errors = Errors::default();
+        let mut spool = spool(&errors);
+        let io_error = || io::Error::from_raw_os_error(Errno::IO.raw_os_error());
+        let too_many_files = io::Error::from_raw_os_error(Errno::MFILE.raw_os_error());
+        errors.lock().expect("not poisoned").extend([too_many_files, io_error(), io_error()]);
+        for _ in 0..3 {
+            let read = spool.read(1000);
+            assert_eq!((read.has_failed, read.samples.len()), (true, 0));
+        }
+        let read = spool.read(1000);
+        assert_eq!((read.has_failed, read.samples.len(), spool.losses()), (false, 1, SpoolLosses::default()));
+    }
+
+    #[test]
+    fn a_segment_that_stays_unreadable_is_damaged() {
+        let lasting = (0..ATTEMPTS).map(|_| io::Error::from_raw_os_error(Errno::IO.raw_os_error()));
+        let at_once = [io::ErrorKind::NotFound, io::ErrorKind::UnexpectedEof].map(|kind| vec![io::Error::from(kind)]);
+        for all in at_once.into_iter().chain([lasting.collect()]) {
+            let attempts = all.len();
+            let errors: Errors = Arc::new(Mutex::new(all.into()));
+            let mut spool = spool(&errors);
+            assert!((1..attempts).all(|_| spool.read(1000).has_failed));
+            assert!(!spool.read(1000).has_failed);
+            assert_eq!((spool.losses().damaged, spool.bytes()), (1, 0));
+        }
     }
 }

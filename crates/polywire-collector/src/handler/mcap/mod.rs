@@ -25,7 +25,11 @@ use super::{
     coding::{Coding, FORMAT, Format},
     file::{ROTATION, Rotation, full},
 };
-use crate::{Entry, Expects, HandlerError, JsonText, Origin, Setting, files::sync_folder, json::PerType};
+use crate::{
+    Entry, Expects, HandlerError, JsonText, Origin, Setting,
+    files::{beside, sync_folder},
+    json::PerType,
+};
 
 /// The number of message bytes after which a chunk ends.
 const CHUNK: u64 = 1 << 20;
@@ -315,7 +319,8 @@ fn ends(path: &Path) -> io::Result<Ends> {
     })
 }
 
-/// Replaces an interrupted file by a complete one with all its intact chunks.
+/// Replaces an interrupted file by a complete one with its chunks up to the first one that is not
+/// intact. If what follows is more than a torn end, the file is kept under another name.
 fn complete(path: &Path, options: WriteOptions) -> Result<(), HandlerError> {
     let wrong = |cause: io::Error| HandlerError::file(path, &cause);
     let mut partial: OsString = path.into();
@@ -329,6 +334,7 @@ fn complete(path: &Path, options: WriteOptions) -> Result<(), HandlerError> {
     for message in MessageReader::new_with_options(reader, options) {
         match message {
             Ok(message) => copy(&message, &mut writer).map_err(|error| failed(path, &error))?,
+            Err(error) if is_unreadable(&error) => return Err(failed(path, &error)),
             Err(error) => {
                 end = Some(error);
                 break;
@@ -338,9 +344,34 @@ fn complete(path: &Path, options: WriteOptions) -> Result<(), HandlerError> {
     }
     writer.finish().map_err(|error| failed(path, &error))?;
     drop(writer);
-    target.sync_all().and_then(|()| fs::rename(&partial, path)).and_then(|()| sync_folder(path)).map_err(wrong)?;
+    target.sync_all().map_err(wrong)?;
+    if end.as_ref().is_some_and(|error| !matches!(error, McapError::UnexpectedEof)) {
+        set_aside(path).map_err(wrong)?;
+    }
+    fs::rename(&partial, path).and_then(|()| sync_folder(path)).map_err(wrong)?;
     let reason = end.map_or("it has no index".to_owned(), |error| error.to_string());
     log::warn!("{} was interrupted ({reason}): it is completed with its {messages} messages", path.display());
+    Ok(())
+}
+
+/// Returns whether reading has failed because of the disk or the system, and not because of what
+/// the file contains.
+fn is_unreadable(error: &McapError) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    let of_contents = |kind| matches!(kind, InvalidData | InvalidInput | UnexpectedEof);
+    matches!(error, McapError::Io(cause) if !of_contents(cause.kind()))
+}
+
+/// Renames a damaged file, with a number if there is one of this name.
+fn set_aside(path: &Path) -> io::Result<()> {
+    let mut aside = beside(path, "damaged");
+    let mut number = 1_u64;
+    while aside.try_exists()? {
+        number += 1;
+        aside = beside(path, &format!("damaged.{number}"));
+    }
+    fs::rename(path, &aside)?;
+    log::warn!("{} is damaged: it is kept as {}", path.display(), aside.display());
     Ok(())
 }
 
@@ -520,11 +551,35 @@ mod tests {
             damaged[at] ^= 0x55;
             fs::write(folder.file(), damaged).expect("written");
             drop(recording(&folder, Rotation::default()));
-            let names = folder.names();
-            assert_eq!(names, ["a.1.mcap"]);
+            let mut names = folder.names();
+            assert_eq!(names.remove(0), "a.1.mcap");
+            assert!(names.is_empty() || names == ["a.mcap.damaged"], "{names:?}");
             assert!(folder.pumps("a.1.mcap").1, "what is left is a whole file");
             fs::remove_file(folder.0.join("a.1.mcap")).expect("removed");
+            names.iter().for_each(|name| fs::remove_file(folder.0.join(name)).expect("removed"));
         }
+    }
+
+    #[test]
+    fn a_damaged_file_is_kept() {
+        let folder = Folder::new("kept");
+        let mut torn = recording(&folder, Rotation::default());
+        write(&mut torn, 1..=3);
+        torn.sync().expect("stored");
+        let middle = fs::metadata(folder.file()).expect("a file").len() as usize;
+        write(&mut torn, 4..=6);
+        torn.sync().expect("stored");
+        let mut bytes = fs::read(folder.file()).expect("a file");
+        std::mem::forget(torn);
+        // Near the end of the first chunk, within its messages.
+        bytes[middle / 2..middle].iter_mut().for_each(|byte| *byte ^= 0x55);
+        for kept in ["a.mcap.damaged", "a.mcap.damaged.2"] {
+            fs::write(folder.file(), &bytes).expect("written");
+            drop(recording(&folder, Rotation::default()));
+            assert_eq!(fs::read(folder.0.join(kept)).expect("kept"), bytes);
+        }
+        let unreadable = McapError::Io(io::ErrorKind::PermissionDenied.into());
+        assert!(is_unreadable(&unreadable) && !is_unreadable(&McapError::UnexpectedEof));
     }
 
     #[test]
