@@ -227,9 +227,10 @@ impl Pub {
 
     /// Reads a line into the record.
     fn fits(&self, schema: &Schema, reader: &Decoder<Record>, line: &Line, record: &mut Record) -> Result<(), String> {
-        let slip = if self.lenient { None } else { unknown_member(schema, &line.text) };
+        let text = line.text.as_deref().map_err(String::clone)?;
+        let slip = if self.lenient { None } else { unknown_member(schema, text) };
         slip.map_or(Ok(()), Err)?;
-        reader.decode(line.text.as_bytes(), record).map(|_| ()).map_err(|error| error.to_string())
+        reader.decode(text.as_bytes(), record).map(|_| ()).map_err(|error| error.to_string())
     }
 
     fn wait(
@@ -300,7 +301,8 @@ pub struct Lines {
 
 pub struct Line {
     pub number: u64,
-    pub text: String,
+    /// The text, or why there is none.
+    pub text: Result<String, String>,
 }
 
 impl Lines {
@@ -320,10 +322,12 @@ impl Lines {
             if self.buffer.len() as u64 == LINE_BYTES && !self.buffer.ends_with(b"\n") {
                 bail!("{}:{}: the line is longer than {LINE_BYTES} bytes", self.name, self.number);
             }
-            let text = String::from_utf8_lossy(&self.buffer).trim().to_owned();
-            if !text.is_empty() {
-                return Ok(Some(Line { number: self.number, text }));
-            }
+            let text = match std::str::from_utf8(&self.buffer) {
+                Ok(text) if text.trim().is_empty() => continue,
+                Ok(text) => Ok(text.trim().to_owned()),
+                Err(error) => Err(format!("the line is not UTF-8 after {} bytes", error.valid_up_to())),
+            };
+            return Ok(Some(Line { number: self.number, text }));
         }
     }
 }

@@ -157,7 +157,7 @@ mod with_sqlite {
     /// Prints a point of a member over time.
     fn print(terminal: &Terminal, format: Format, is_first: bool, time: i64, value: f64) -> anyhow::Result<()> {
         match format {
-            Format::Json => terminal.value(&json!({ "timestamp_ns": time, "value": value })),
+            Format::Json => terminal.value(&point(time, value)),
             Format::Csv => {
                 if is_first {
                     terminal.line("timestamp_ns,value")?;
@@ -166,6 +166,10 @@ mod with_sqlite {
             }
             _ => Ok(terminal.line(&format!("{}  {value}", utc(time)))?),
         }
+    }
+
+    fn point(time: i64, value: f64) -> serde_json::Value {
+        json!({ "timestamp_ns": time, "value": json_of(&Value::Real(value)) })
     }
 
     fn check(archive: &Archive, terminal: &Terminal) -> outcome::Result {
@@ -287,15 +291,28 @@ mod with_sqlite {
         }
     }
 
-    /// Returns a value as JSON. Infinities are texts, as in `spec/json.md`.
+    /// Returns a value as JSON. Infinities and NaN are texts, as in `spec/json.md`.
     fn json_of(value: &Value) -> serde_json::Value {
         match value {
             Value::Null => serde_json::Value::Null,
             Value::Integer(number) => json!(number),
             Value::Real(number) if number.is_finite() => json!(number),
+            Value::Real(number) if number.is_nan() => json!("NaN"),
             Value::Real(number) => json!(if *number > 0.0 { "Infinity" } else { "-Infinity" }),
             Value::Text(text) => json!(text),
             Value::Blob(bytes) => json!(hexadecimal(bytes)),
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_point_may_be_infinite() {
+            assert_eq!(point(7, 0.5), json!({ "timestamp_ns": 7, "value": 0.5 }));
+            assert_eq!(point(7, f64::INFINITY), json!({ "timestamp_ns": 7, "value": "Infinity" }));
+            assert_eq!(point(7, f64::NAN), json!({ "timestamp_ns": 7, "value": "NaN" }));
         }
     }
 }

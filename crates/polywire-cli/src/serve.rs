@@ -4,6 +4,7 @@
 use std::{
     io::Write as _,
     process::{Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -159,16 +160,42 @@ impl Replies<'_> {
         let mut command = Command::new("sh");
         command.args(["-c", self.command]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = command.spawn().context("cannot run sh")?;
-        if let Some(mut input) = running.stdin.take() {
-            // A command need not read the request.
-            let _ = writeln!(input, "{request}");
-        }
-        let ended = running.wait_with_output().context("cannot read what the command prints")?;
+        let input = running.stdin.take();
+        // A command may fill the pipes of its output before it has read the whole request.
+        let ended = thread::scope(|scope| {
+            scope.spawn(move || {
+                if let Some(mut input) = input {
+                    // A command need not read the request.
+                    let _ = writeln!(input, "{request}");
+                }
+            });
+            running.wait_with_output()
+        });
+        let ended = ended.context("cannot read what the command prints")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         Ok(match (ended.status.success(), text(&ended.stderr)) {
             (true, _) => Ok(text(&ended.stdout)),
             (false, said) if said.is_empty() => Err(format!("the command failed: {}", ended.status)),
             (false, said) => Err(said),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polywire_idl::Compiler;
+
+    use super::*;
+
+    #[test]
+    fn a_command_may_print_while_it_reads_a_large_request_or_not_read_it() {
+        let document = Compiler::new().parse_str("a.idl", "struct A { long x; };").expect("valid");
+        let schema = document.schema("A").expect("there");
+        let coding = Dynamic::of(&schema).expect("a coding");
+        let request = "x".repeat(1 << 20);
+        for (command, printed) in [("cat", request.as_str()), ("echo done", "done")] {
+            let replies = Replies { schema: schema.clone(), coding: coding.clone(), fixed: None, command };
+            assert_eq!(replies.run(&request).expect("it runs"), Ok(printed.to_owned()));
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use polywire::schema::{Schema, SchemaLimits};
+use polywire::schema::{DefId, Schema, SchemaLimits};
 use polywire_idl::{Compiler, Diagnostics, Dialect, Document, Limits};
 
 use crate::{outcome::Misuse, terminal::Terminal};
@@ -43,7 +43,7 @@ impl TypeArgs {
     pub fn schema(&self, terminal: &Terminal) -> anyhow::Result<Option<Schema>> {
         let Some(path) = &self.idl else { return Ok(None) };
         if is_schema(path) {
-            return read_schema(path).map(Some);
+            return read_schema(path, self.name.as_deref()).map(Some);
         }
         let document = self.compiler.document(path, terminal)?;
         let name = match &self.name {
@@ -79,7 +79,7 @@ impl CompilerArgs {
     /// that can be the type of a topic.
     pub fn schemas(&self, path: &Path, name: Option<&str>, terminal: &Terminal) -> anyhow::Result<Vec<Schema>> {
         if is_schema(path) {
-            return read_schema(path).map(|schema| vec![schema]);
+            return read_schema(path, name).map(|schema| vec![schema]);
         }
         let document = self.document(path, terminal)?;
         let named =
@@ -153,10 +153,29 @@ fn is_schema(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "schema")
 }
 
-fn read_schema(path: &Path) -> anyhow::Result<Schema> {
+/// Reads a saved schema. `name` chooses one of its definitions instead of the root.
+fn read_schema(path: &Path, name: Option<&str>) -> anyhow::Result<Schema> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Schema::from_bytes(&bytes, &SchemaLimits::default())
-        .with_context(|| format!("{} is not a schema that `polywire typeof --save` wrote", path.display()))
+    let schema = Schema::from_bytes(&bytes, &SchemaLimits::default())
+        .with_context(|| format!("{} is not a schema that `polywire typeof --save` wrote", path.display()))?;
+    let Some(name) = name else { return Ok(schema) };
+    let wanted = name.replace(['/', '.'], "::");
+    let wanted = wanted.trim_start_matches("::");
+    let ends_so = |full: &str| full.strip_suffix(wanted).is_some_and(|scope| scope.ends_with("::"));
+    let defs = || (0..).map(DefId).zip(schema.defs());
+    let found: Vec<DefId> = match defs().find(|(_, def)| def.name == wanted) {
+        Some((id, _)) => vec![id],
+        None => defs().filter(|(_, def)| ends_so(&def.name)).map(|(id, _)| id).collect(),
+    };
+    match found.as_slice() {
+        [id] => Ok(schema.with_root(*id)),
+        _ => {
+            let all: Vec<&str> = schema.defs().iter().map(|def| def.name.as_str()).collect();
+            let problem = if found.is_empty() { "there is no type" } else { "there are several types" };
+            let text = format!("{}: {problem} '{name}'; there are {}", path.display(), all.join(", "));
+            Err(Misuse(text).into())
+        }
+    }
 }
 
 /// Formats a count: `1 error`, `2 errors`.

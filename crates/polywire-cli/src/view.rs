@@ -29,6 +29,10 @@ const QUIET: Duration = Duration::from_millis(500);
 /// publish statistics each second.
 const RATES: Duration = Duration::from_secs(4);
 
+/// The view is also complete this long after the first node, or after the time to wait for it if
+/// that is longer, because nodes may come and go all the time.
+pub const MOST: Duration = Duration::from_secs(2);
+
 const TICK: Duration = Duration::from_millis(20);
 
 /// The maximum number of nodes whose statistics are kept.
@@ -99,7 +103,8 @@ impl View {
     /// Waits until the view is complete, with rates if `rates`. Fails if nothing is discovered.
     pub fn complete(&mut self, rates: bool) -> anyhow::Result<()> {
         let start = Instant::now();
-        let (mut before, mut changed) = ((Snapshot::default(), 0), Instant::now());
+        let most = self.timeout.0.max(MOST) + if rates { RATES } else { Duration::ZERO };
+        let (mut before, mut changed, mut first) = ((Snapshot::default(), 0), Instant::now(), None);
         loop {
             thread::sleep(TICK);
             self.poll();
@@ -111,8 +116,12 @@ impl View {
             if is_empty && start.elapsed() >= self.timeout.0 {
                 return Err(Missed(self.nobody()).into());
             }
-            let settled = !is_empty && changed.elapsed() >= QUIET;
-            if settled && (!rates || self.has_rates() || changed.elapsed() >= RATES) {
+            if is_empty {
+                continue;
+            }
+            let is_over = first.get_or_insert_with(Instant::now).elapsed() >= most;
+            let settled = changed.elapsed() >= QUIET;
+            if is_over || (settled && (!rates || self.has_rates() || changed.elapsed() >= RATES)) {
                 return Ok(());
             }
         }

@@ -88,9 +88,10 @@ fn bitmask(list: &TokenStream, def: &TokenStream, inner: &syn::Type) -> syn::Res
     let entries = Punctuated::<Flag, Token![,]>::parse_terminated.parse2(list.clone())?;
     let mut bit_bound = 32u8;
     let mut flags = Vec::new();
-    for entry in &entries {
+    for (index, entry) in entries.iter().enumerate() {
         let value: u8 = entry.value.base10_parse()?;
-        if entry.name == "bit_bound" {
+        // A flag may also have the name `bit_bound`.
+        if index == 0 && entry.name == "bit_bound" {
             if !(1..=64).contains(&value) {
                 return Err(Error::new(entry.value.span(), "a bitmask has 1 to 64 bits"));
             }

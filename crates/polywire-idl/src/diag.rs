@@ -102,7 +102,7 @@ impl Diagnostic {
         self
     }
 
-    pub(crate) fn note_at(&mut self, message: impl Into<String>, location: Location) -> &mut Self {
+    fn note_at(&mut self, message: impl Into<String>, location: Location) -> &mut Self {
         self.notes.push(Note { message: clean(message.into()), location: Some(location) });
         self
     }
@@ -323,7 +323,49 @@ impl Reporter {
         self.add(Severity::Warning, span, message.into())
     }
 
+    /// Reports an error with a note about `other`.
+    pub fn error_beside(&mut self, span: Span, message: impl Into<String>, note: &str, other: Span) -> &mut Diagnostic {
+        self.add_beside(Severity::Error, span, message.into(), note, other)
+    }
+
+    /// Reports a warning with a note about `other`.
+    pub fn warning_beside(
+        &mut self,
+        span: Span,
+        message: impl Into<String>,
+        note: &str,
+        other: Span,
+    ) -> &mut Diagnostic {
+        self.add_beside(Severity::Warning, span, message.into(), note, other)
+    }
+
+    /// Locates `other` only if the diagnostic is kept. A line may be as long as the file, and there
+    /// may be as many diagnostics as names.
+    fn add_beside(
+        &mut self,
+        severity: Severity,
+        span: Span,
+        message: String,
+        note: &str,
+        other: Span,
+    ) -> &mut Diagnostic {
+        let kept = self.keep(severity, span, message);
+        let location = kept.then(|| self.sources.locate(other));
+        let diagnostic = self.kept_or_spare(kept);
+        match location {
+            Some(location) => diagnostic.note_at(note, location),
+            None => diagnostic,
+        }
+    }
+
     fn add(&mut self, severity: Severity, span: Span, message: String) -> &mut Diagnostic {
+        let kept = self.keep(severity, span, message);
+        self.kept_or_spare(kept)
+    }
+
+    /// Counts a diagnostic and keeps it, unless it exceeds the limit or repeats an earlier one.
+    /// Returns whether it was kept and may be extended.
+    fn keep(&mut self, severity: Severity, span: Span, message: String) -> bool {
         let kind = severity as usize;
         let quoted = self.sources.get(span.file).quoted;
         let message = if quoted { clean(message) } else { UNQUOTED.into() };
@@ -335,17 +377,18 @@ impl Reporter {
             let location = self.sources.locate(span);
             self.found.push((span, Diagnostic { severity, message, location, help: None, notes: Vec::new() }));
         }
+        quoted && !repeated && !full
+    }
+
+    /// The diagnostic that was kept last, or a spare one.
+    fn kept_or_spare(&mut self, kept: bool) -> &mut Diagnostic {
         match self.found.last_mut() {
-            Some((_, last)) if quoted && !repeated && !full => last,
+            Some((_, last)) if kept => last,
             _ => {
                 (self.spare.notes, self.spare.help) = (Vec::new(), None);
                 &mut self.spare
             }
         }
-    }
-
-    pub fn locate(&self, span: Span) -> Location {
-        self.sources.locate(span)
     }
 
     pub fn failed(&self) -> bool {

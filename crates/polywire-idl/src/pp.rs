@@ -63,6 +63,8 @@ pub(crate) struct Preprocessor<'a> {
     source_bytes: usize,
     braces: usize,
     expansions: usize,
+    /// The number of tokens that macros became in conditions.
+    condition_tokens: usize,
     stopped: bool,
 }
 
@@ -89,6 +91,7 @@ impl<'a> Preprocessor<'a> {
             source_bytes: 0,
             braces: 0,
             expansions: 0,
+            condition_tokens: 0,
             stopped: false,
         }
     }

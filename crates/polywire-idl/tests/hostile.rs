@@ -171,6 +171,9 @@ fn depth_is_limited() {
     assert_says(&refused(&format!("const long x = {}1{};", "(".repeat(deep), ")".repeat(deep))), "nested deeper");
     assert_says(&refused(&format!("const long x = {}1;", "-".repeat(deep))), "nested deeper");
     assert_says(&refused(&format!("const long x = 1{};", " + 1".repeat(deep))), "operators");
+    // Chains of operators inside each other make one tree.
+    let nested = (0..60).fold("1".to_owned(), |inner, _| format!("({inner}{})", "+0".repeat(250)));
+    assert_says(&refused(&format!("const long x = {nested};")), "operators");
     assert_says(&refused(&format!("struct S {{ long x{}; }};", "[1]".repeat(deep))), "nested deeper");
     assert_says(&refused(&format!("struct S {{ a{} x; }};", "::a".repeat(deep))), "nested deeper");
 }
@@ -185,6 +188,10 @@ fn macros_cannot_explode() {
     assert_says(&refused(&doubling("")), "the expansion of macros exceeds");
     let chain: String = (0..5000).map(|i| format!("#define N{i} N{}\n", i + 1)).collect();
     assert_says(&refused(&format!("{chain}N0")), "the expansion of macros exceeds");
+    // Neither in one condition nor in many.
+    let long = format!("#define X 0{}\n", "+0".repeat(1000));
+    assert_says(&refused(&format!("{long}#if {}\n#endif\n", "X ".repeat(2000))), "tokens in conditions");
+    assert_says(&refused(&format!("{long}{}", "#if X\n#endif\n".repeat(2000))), "tokens in conditions");
     let selfish = "#define A B\n#define B A\nstruct A { long x; };\n#if A\n#endif\n";
     assert!(Compiler::new().parse_str("a.idl", selfish).is_ok());
 }
@@ -233,6 +240,13 @@ fn errors_are_limited() {
     assert!(errors.omitted() > 0);
     let unknown: String = (0..2000).map(|i| format!("struct S{i} {{ Unknown{i} x; }};\n")).collect();
     assert_eq!(refused(&unknown).len(), 50);
+}
+
+/// A diagnostic about two places costs the length of their line only if it is kept.
+#[test]
+fn many_equal_names_on_a_long_line_take_linear_time() {
+    let (indent, members) = (" ".repeat(2 << 20), "long a; ".repeat(60_000));
+    assert_says(&refused(&format!("struct S {{ {indent}{members}}};")), "duplicate member");
 }
 
 /// Lines of definitions of ROS 2, cut, doubled and swapped, and random pieces of them.

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use polywire::{Kind, Sample, Wire, extend::envelope::Id128};
+use polywire::{Kind, Sample, Wire, engine, extend::envelope::Id128, wire::Endpoint};
 use polywire_telemetry::{
     Identity, NodeDescription,
     description::{NODES, nodes_qos},
@@ -61,7 +61,7 @@ impl Action for Serve {
         let stop = Stop::new()?;
         let (node, wires) = self.wire.node_of(&Identity::new("directory")?)?;
         let mut watch = Watch::new(&node);
-        self.check(&wires.only()?.to_string())?;
+        self.check(wires.only()?)?;
         let here = wires.only()?.to_string();
         let nodes = node.subscribe::<NodeDescription>(NODES, Some(&here))?.qos(nodes_qos())?.instances().open();
         let mut texts = self.to.iter().map(ToString::to_string);
@@ -74,6 +74,10 @@ impl Action for Serve {
         while stop.outcome().is_none() && until.is_none_or(|until| Instant::now() < until) {
             watch.poll(terminal);
             let Some(Sample { value, info }) = nodes.recv_timeout(TICK) else { continue };
+            // The messages of this node come back if the two addresses lead to the same place.
+            if info.source.announcement.writer == clients.writer() {
+                continue;
+            }
             let has_room = there.len() < MAX_NODES || there.contains_key(&info.key_hash);
             if info.kind == Kind::Data && has_room {
                 clients.publish(&value)?;
@@ -96,13 +100,20 @@ impl Action for Serve {
 impl Serve {
     /// Checks that clients have other endpoints than the nodes. A directory that received its own
     /// messages would repeat them forever.
-    fn check(&self, here: &str) -> Result<(), Misuse> {
-        let place = |wire: &str| wire.rsplit_once('@').map_or(wire, |(_, place)| place).to_owned();
-        match self.to.iter().all(|to| to.endpoint.is_some() && place(&to.to_string()) != place(here)) {
+    fn check(&self, here: &Wire) -> Result<(), Misuse> {
+        let place = |wire: &Wire| wire.endpoint.as_ref().map(completed);
+        match self.to.iter().all(|to| to.endpoint.is_some() && place(to) != place(here)) {
             true => Ok(()),
             false => Err(Misuse(format!("clients need an address of their own, not that of the nodes: {here}"))),
         }
     }
+}
+
+/// The engine of an endpoint, and its address in the form in which a node opens it.
+fn completed(endpoint: &Endpoint) -> (String, String) {
+    let given = &endpoint.address;
+    let address = engine::find(&endpoint.engine).map_or_else(|| given.clone(), |engine| engine.complete(given));
+    (endpoint.engine.clone(), address)
 }
 
 fn tell(terminal: &Terminal, node: &NodeDescription, is_there: bool) -> anyhow::Result<()> {

@@ -34,6 +34,7 @@ use crate::{
     terminal::{Terminal, columns},
     topic::{WireArgs, place},
     verb::{Action, Verb},
+    view::MOST,
     watch::Watch,
 };
 
@@ -248,13 +249,17 @@ impl Asking {
         let text = wire.to_string();
         let found: Subscriber<NodeDescription> = node.subscribe(NODES, Some(&text))?.qos(nodes_qos())?.open();
         let (mut nodes, mut until) = (BTreeMap::new(), Instant::now() + self.timeout.0);
+        let mut end = None;
         while let Some(sample) = found.recv_timeout(until.saturating_duration_since(Instant::now())) {
             let is_enough = enough(&sample.value);
             nodes.insert(sample.value.uuid.clone(), sample.value);
-            if is_enough {
+            let now = Instant::now();
+            // Nodes may come and go all the time.
+            let end = *end.get_or_insert_with(|| now + self.timeout.0.max(MOST));
+            if is_enough || now >= end {
                 break;
             }
-            until = Instant::now() + QUIET;
+            until = (now + QUIET).min(end);
         }
         if nodes.is_empty() {
             let why = if node.links() == 0 { "nobody is there" } else { "no agent is there" };

@@ -225,6 +225,15 @@ fn a_directory_tells_clients_elsewhere_who_comes_and_goes() {
 }
 
 #[test]
+fn a_directory_does_not_serve_at_another_spelling_of_the_address_of_the_nodes() {
+    let folder = Folder::new();
+    let mut command = folder.command(&["directory", "serve", "local/78", "--for", "0.1"]);
+    command.env("POLYWIRE_DOMAIN", "78");
+    let wrong = Running::of(command).end().with(3);
+    assert!(wrong.errors.contains("clients need an address of their own"), "{wrong:?}");
+}
+
+#[test]
 fn directories_at_several_addresses_agree_over_zenoh() {
     if !cfg!(feature = "zenoh") {
         return;

@@ -171,6 +171,17 @@ fn bad_lines_are_named_counted_and_left_out() {
 }
 
 #[test]
+fn a_line_that_is_not_utf_8_is_a_bad_line() {
+    let folder = Folder::new();
+    let lines = b"{\"station\":\"\xff\"}\n{\"station\":\"x\"}\n";
+    std::fs::write(folder.path().join("lines"), lines).expect("written");
+    let more = ["--wire", "cdr@unix/t.sock", "--wait", "0", "--file", "lines", "--json"];
+    let ended = folder.run(&[&PUB[..], &more].concat()).with(1);
+    assert_eq!((&ended.json()["messages"], &ended.json()["bad_lines"]), (&json!(1), &json!(1)));
+    assert!(ended.errors.contains("lines:1: the line is not UTF-8 after 12 bytes"), "{}", ended.errors);
+}
+
+#[test]
 fn a_member_that_the_type_does_not_have_is_a_bad_line() {
     let folder = Folder::new();
     let wire = ["--wire", "cdr@unix/t.sock", "--wait", "0"];

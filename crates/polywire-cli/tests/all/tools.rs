@@ -67,6 +67,14 @@ fn typeof_prints_what_parses_to_the_same_type() {
     let expected = hash_of(&["--idl", "weather.idl", "--type", "Report"]);
     assert_eq!(hash_of(&["--idl", "asked.idl", "--type", "weather::Report"]), expected);
     assert_eq!(hash_of(&["--idl", "weather.schema"]), expected);
+    assert_eq!(hash_of(&["--idl", "weather.schema", "--type", "weather/Report"]), expected);
+    let part = hash_of(&["--idl", "weather.idl", "--type", "Wind"]);
+    assert_eq!(hash_of(&["--idl", "weather.schema", "--type", "Wind"]), part);
+    let unknown = folder.run(&["typeof", "--idl", "weather.schema", "--type", "Snow"]).with(3).errors;
+    assert!(
+        unknown.contains("there is no type 'Snow'; there are ") && unknown.contains("weather::Report"),
+        "{unknown}"
+    );
     let hashes = ask(&["--hash"]).out;
     assert_eq!(hashes.lines().next(), Some(format!("type      {}", expected.as_str().expect("text")).as_str()));
     let nobody = folder.run(&[&["typeof", "other", "--timeout", "0.5"], &WIRE[..]].concat()).with(1);

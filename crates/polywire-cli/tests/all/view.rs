@@ -3,12 +3,18 @@
 use std::{
     fs::File,
     io::{Read as _, Write as _},
+    net::TcpListener,
+    panic,
     process::{Command, Stdio},
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
+use polywire::Node;
 use polywire_idl::Compiler;
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -121,6 +127,31 @@ fn list_shows_the_readers_of_dds_programs() {
     assert!(text.lines().any(|line| line.starts_with("! plant/pumps: dds/") && line.ends_with(reason)), "{text}");
     reader.kill().expect("it runs");
     reader.wait().expect("it has ended");
+}
+
+#[test]
+fn list_ends_while_nodes_come_and_go() {
+    let folder = Folder::new();
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let (at, listen) = (format!("tcp-connect/{address}"), format!("tcp-listen/{address}"));
+    let stays = Node::new();
+    stays.open(&at).expect("opened");
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let node = Node::new();
+                node.open(&at).expect("opened");
+                thread::sleep(Duration::from_millis(200));
+                node.close();
+            }
+        });
+        let listed = folder.start(&["list", "--wire", &listen, "--timeout", "5", "--json"]);
+        // The loop ends even if the command does not.
+        let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| listed.end()));
+        is_over.store(true, Ordering::Relaxed);
+        ended.expect("it ends").with(0);
+    });
 }
 
 #[test]

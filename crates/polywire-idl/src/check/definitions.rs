@@ -69,9 +69,8 @@ impl Checker<'_> {
         let Some((id, first)) = self.names.declared_type(&full) else { return false };
         let same = matches!(self.kind_of(id), Some(DefKind::Alias { target: old }) if old == target);
         if same {
-            let place = self.reporter.locate(first);
             let message = format!("'{}' is defined twice, as the same type", name.text);
-            self.reporter.warning(name.span, message).note_at("the first one is here", place);
+            self.reporter.warning_beside(name.span, message, "the first one is here", first);
         }
         same
     }
@@ -265,8 +264,7 @@ impl Checker<'_> {
                 },
             };
             if let Some(first) = labels.insert(value, *span) {
-                let place = self.reporter.locate(first);
-                self.reporter.error(*span, "duplicate label").note_at("the first one is here", place);
+                self.reporter.error_beside(*span, "duplicate label", "the first one is here", first);
                 continue;
             }
             is_default |= value.is_none();
@@ -325,9 +323,8 @@ impl Checker<'_> {
                 let message = format!("the value of this literal is {value}, but must be between {min} and {max}");
                 self.reporter.error(literal.name.span, message);
             } else if let Some(first) = values.insert(value, literal.name.span) {
-                let place = self.reporter.locate(first);
                 let message = format!("duplicate value {value}");
-                self.reporter.error(literal.name.span, message).note_at("the first one is here", place);
+                self.reporter.error_beside(literal.name.span, message, "the first one is here", first);
             }
             let (name, value) = (literal.name.text.to_string(), value.clamp(min, max) as i32);
             list.push(EnumLiteral { name, value, is_default: own.is_default, annotations: own.kept });
@@ -393,9 +390,8 @@ impl Checker<'_> {
             let good = position <= max;
             let position = position.clamp(0, max) as u8;
             if let Some(first) = taken.insert(position, flag.name.span).filter(|_| good) {
-                let place = self.reporter.locate(first);
                 let message = format!("duplicate position {position}");
-                self.reporter.error(flag.name.span, message).note_at("the first one is here", place);
+                self.reporter.error_beside(flag.name.span, message, "the first one is here", first);
             }
             list.push(Flag { name: flag.name.text.to_string(), position, annotations: own.kept });
         }

@@ -134,21 +134,20 @@ impl Checker<'_> {
 
     pub(super) fn declare(&mut self, full: &str, entity: Entity, span: Span) -> bool {
         if let Some((old, first)) = self.names.entities.get(full).copied() {
-            let place = self.reporter.locate(first);
             let name = full.rsplit("::").next().unwrap_or(full);
             let is_literal = |e| matches!(e, Entity::Literal(..));
             // Schemas that did not come from IDL may have literals with the name of another entity.
             // Their enum determines which one is meant.
             if is_literal(entity) || is_literal(old) {
-                self.reporter
-                    .warning(span, format!("'{name}' is a literal of an enum and something else in the same scope"))
-                    .note_at("the first one is here", place);
+                let message = format!("'{name}' is a literal of an enum and something else in the same scope");
+                self.reporter.warning_beside(span, message, "the first one is here", first);
                 if !is_literal(entity) {
                     self.names.entities.insert(full.into(), (entity, span));
                 }
                 return true;
             }
-            self.reporter.error(span, format!("'{name}' is already defined")).note_at("the first one is here", place);
+            let message = format!("'{name}' is already defined");
+            self.reporter.error_beside(span, message, "the first one is here", first);
             return false;
         }
         self.warn_of_case(full, span);
@@ -162,11 +161,9 @@ impl Checker<'_> {
         let old = self.names.lower.insert(full.to_ascii_lowercase(), full.into());
         let Some(old) = old.filter(|old| old != full && self.dialect == Dialect::Idl) else { return };
         let Some((_, first)) = self.names.entities.get(&old).copied() else { return };
-        let place = self.reporter.locate(first);
         let name = full.rsplit("::").next().unwrap_or(full);
-        self.reporter
-            .warning(span, format!("'{name}' differs only in case from another name in its scope"))
-            .note_at("the other one is here", place);
+        let message = format!("'{name}' differs only in case from another name in its scope");
+        self.reporter.warning_beside(span, message, "the other one is here", first);
     }
 
     /// Reports a member, literal or flag whose name is already in its definition, ignoring case.
@@ -174,12 +171,12 @@ impl Checker<'_> {
         let Some((old, first)) = seen.insert(name.text.to_ascii_lowercase(), (name.text.clone(), name.span)) else {
             return;
         };
-        let place = self.reporter.locate(first);
         if old == name.text {
-            self.reporter.error(name.span, format!("duplicate {what} '{old}'")).note_at("the first one is here", place);
+            let message = format!("duplicate {what} '{old}'");
+            self.reporter.error_beside(name.span, message, "the first one is here", first);
         } else if self.dialect == Dialect::Idl {
             let message = format!("'{}' differs only in case from the {what} '{old}'", name.text);
-            self.reporter.warning(name.span, message).note_at("the other one is here", place);
+            self.reporter.warning_beside(name.span, message, "the other one is here", first);
         }
     }
 
@@ -211,11 +208,10 @@ impl Checker<'_> {
             self.slots.push(Slot { name: full.into(), span, def: None });
             return Some(id);
         }
-        let place = self.reporter.locate(span);
+        let message = format!("'{}' is used before it is defined", name.text());
         self.reporter
-            .error(name.span, format!("'{}' is used before it is defined", name.text()))
-            .help("move its definition before this use")
-            .note_at("it is defined here", place);
+            .error_beside(name.span, message, "it is defined here", span)
+            .help("move its definition before this use");
         None
     }
 

@@ -83,11 +83,10 @@ impl Checker<'_> {
         if slot.def.is_some() || self.dialect == Dialect::Pdl {
             return Some(());
         }
-        let (name, place) = (slot.name.clone(), self.reporter.locate(slot.span));
+        let (name, declared) = (slot.name.clone(), slot.span);
         self.reporter
-            .error(spec.span, format!("'{name}' is incomplete here"))
-            .help(format!("use sequence<{name}>, or make the member @external @optional"))
-            .note_at("it is only declared here", place);
+            .error_beside(spec.span, format!("'{name}' is incomplete here"), "it is only declared here", declared)
+            .help(format!("use sequence<{name}>, or make the member @external @optional"));
         None
     }
 

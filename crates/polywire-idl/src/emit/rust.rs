@@ -89,6 +89,15 @@ struct Writer<'a> {
     def: String,
 }
 
+/// The argument of the first of these annotations that the member has, each given by its name and
+/// that of the argument. A type object has the same one, if an annotation is repeated.
+fn argument<'a>(member: &'a Member, names: [(&str, &str); 2]) -> Option<&'a Literal> {
+    names.iter().find_map(|(name, argument)| {
+        let annotation = member.annotations.iter().find(|annotation| annotation.name == *name)?;
+        annotation.args.iter().find(|(name, _)| name == argument).map(|(_, value)| value)
+    })
+}
+
 /// Unique names for variants.
 fn variant_names<'a>(names: impl Iterator<Item = &'a str>, manner: fn(&str) -> String) -> Vec<String> {
     let mut scope = Scope::default();
@@ -221,15 +230,11 @@ impl Writer<'_> {
             TryConstruct::Trim => parts.push("try_construct = \"trim\"".into()),
         }
         parts.extend(self.idl_text(&member.ty).map(|text| format!("idl = \"{text}\"")));
-        for annotation in &member.annotations {
-            for (name, value) in &annotation.args {
-                let shown = match (annotation.name.as_str(), name.as_str(), value) {
-                    ("unit", "value", Literal::String(_)) => "unit",
-                    ("min", "value", _) | ("range", "min", _) => "min",
-                    ("max", "value", _) | ("range", "max", _) => "max",
-                    _ => continue,
-                };
-                parts.push(format!("{shown} = {}", self.attribute_value(value, &member.ty)?));
+        let unit = argument(member, [("unit", "value"); 2]).filter(|unit| matches!(unit, Literal::String(_)));
+        let limit = |name| argument(member, [(name, "value"), ("range", name)]);
+        for (key, value) in [("unit", unit), ("min", limit("min")), ("max", limit("max"))] {
+            if let Some(value) = value {
+                parts.push(format!("{key} = {}", self.attribute_value(value, &member.ty)?));
             }
         }
         Ok(parts)

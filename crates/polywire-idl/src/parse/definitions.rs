@@ -154,10 +154,9 @@ impl Parser<'_> {
     }
 
     pub(super) fn unclosed<T>(&mut self, open: Span) -> Option<T> {
-        let place = self.reporter.locate(open);
         let found = self.found();
         let span = self.span();
-        self.reporter.error(span, format!("expected '}}', found {found}")).note_at("to close this", place);
+        self.reporter.error_beside(span, format!("expected '}}', found {found}"), "to close this", open);
         None
     }
 

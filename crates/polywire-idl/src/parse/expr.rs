@@ -39,7 +39,8 @@ impl Parser<'_> {
         Some(left)
     }
 
-    /// A chain of operators becomes a tree whose depth is the number of operators.
+    /// A chain of operators becomes a tree whose depth is the number of operators. Those inside
+    /// parentheses count as well, so that nested chains do not make the tree deeper.
     fn count(&mut self, operators: &mut usize) -> Option<()> {
         *operators += 1;
         if *operators > self.limits.operators {
@@ -79,7 +80,10 @@ impl Parser<'_> {
             }
             Tok::Sym('(') => {
                 self.pos += 1;
-                let inner = self.expression()?;
+                self.enter()?;
+                let inner = self.binary(0, true, operators);
+                self.depth -= 1;
+                let inner = inner?;
                 self.expect(')')?;
                 return Some(Expr { span: start.to(self.last_span()), ..inner });
             }

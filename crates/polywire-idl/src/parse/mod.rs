@@ -168,10 +168,9 @@ impl Parser<'_> {
     /// in PDL.
     fn close(&mut self, open: Span, module: bool) -> Option<()> {
         if !self.take('}') {
-            let place = self.reporter.locate(open);
             let found = self.found();
             let span = self.span();
-            self.reporter.error(span, format!("expected '}}', found {found}")).note_at("to close this", place);
+            self.reporter.error_beside(span, format!("expected '}}', found {found}"), "to close this", open);
             return None;
         }
         if self.take(';') || (module && self.pdl_at(self.last_span())) {

@@ -23,9 +23,9 @@ impl Parser<'_> {
         let mut list = Vec::new();
         while !self.take(']') {
             if self.peek().tok == Tok::Eof {
-                let place = self.reporter.locate(open);
                 let span = self.span();
-                self.reporter.error(span, "expected ']', found the end of the file").note_at("to close this", place);
+                let message = "expected ']', found the end of the file";
+                self.reporter.error_beside(span, message, "to close this", open);
                 return None;
             }
             list.push(self.pdl_attribute()?);

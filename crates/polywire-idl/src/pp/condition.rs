@@ -54,6 +54,9 @@ impl Preprocessor<'_> {
             }
         }
         let tokens = self.substitute(tokens);
+        if self.stopped {
+            return false;
+        }
         let mut reader = Reader { tokens: &tokens, pos: 0, depth: 0, limit: self.limits.nesting };
         let value = reader.binary(0).filter(|_| reader.pos == tokens.len());
         if value.is_none() {
@@ -67,7 +70,7 @@ impl Preprocessor<'_> {
     fn substitute(&mut self, tokens: Vec<Token>) -> Vec<Token> {
         let mut out = Vec::new();
         let mut list = tokens.into_iter().peekable();
-        while let Some(token) = list.next() {
+        while let Some(token) = list.next().filter(|_| !self.stopped) {
             let name = match &token.tok {
                 Tok::Ident(name) => name.clone(),
                 Tok::Escaped(name) => format!("_{name}").into(),
@@ -105,6 +108,10 @@ impl Preprocessor<'_> {
         self.expand(name, used, &mut Vec::new());
         let tokens = std::mem::replace(&mut self.out.list, before);
         self.braces = braces;
+        self.condition_tokens += tokens.len();
+        if self.condition_tokens > self.limits.tokens {
+            self.stop(used.span, format!("more than the limit of {} tokens in conditions", self.limits.tokens));
+        }
         let name_is_zero = |token: Token| match token.tok {
             Tok::Ident(_) | Tok::Escaped(_) => number(0),
             _ => token,

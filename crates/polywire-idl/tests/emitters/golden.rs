@@ -94,6 +94,13 @@ fn every_kind_is_written_as_recorded() {
     compare("kinds.proto", &all(&kinds(), "proto"));
 }
 
+#[test]
+fn repeated_annotations_are_one_entry_of_an_attribute() {
+    let text = "struct S { @range(min = 0, max = 9) @min(1) @unit(\"m\") @unit(\"cm\") long x; };";
+    let rust = all(&Compiler::new().parse_str("s.idl", text).unwrap(), "rust");
+    assert!(rust.contains("#[polywire(unit = \"m\", min = 1, max = 9)]"), "{rust}");
+}
+
 /// The types are compiled, and their defaults compared, by the tests of `polywire`.
 #[test]
 fn defaults_are_written_as_recorded() {
