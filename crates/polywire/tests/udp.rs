@@ -334,7 +334,9 @@ fn what_a_peer_has_not_confirmed_when_the_port_closes_is_told() {
     });
     // Some do not fit into the window.
     (0..5).for_each(|_| publish(&publisher, 1));
-    (0..5).for_each(|_| publisher.publish(&Reading { count: 1, text: "x".repeat(1 << 20) }).expect("published"));
+    for _ in 0..5 {
+        publisher.publish(&Reading { count: 1, text: "x".repeat(1 << 20) }).expect("published");
+    }
     node.close();
     let told = std::iter::from_fn(|| events.recv_timeout(SOON)).find_map(|event| match event {
         NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => Some(count),

@@ -84,6 +84,8 @@ pub(super) struct Asked {
     pause: Option<Duration>,
     /// The time until which a document that no channel waits for is requested.
     until: Duration,
+    /// A channel has waited for it in vain, so the next channel that needs it asks again.
+    is_late: bool,
 }
 
 /// Pairs of a document and a channel of the peer.
@@ -190,10 +192,13 @@ impl Session {
         if self.is_awaited(document) {
             return;
         }
-        if !self.is_lossy() && self.asked.get(&document).is_some_and(|asked| asked.open > 0) {
-            self.spare.insert(document);
-        } else {
-            self.forget_asked(document);
+        let is_lossy = self.is_lossy();
+        match self.asked.get_mut(&document).filter(|asked| !is_lossy && asked.open > 0) {
+            Some(asked) => {
+                asked.is_late = true;
+                self.spare.insert(document);
+            }
+            None => self.forget_asked(document),
         }
     }
 
@@ -223,7 +228,7 @@ impl Session {
         }
         let asked = self.asked.entry(document).or_default();
         asked.until = asked.until.max(now.saturating_add(self.limits.fetch_timeout));
-        if asked.open == 0 {
+        if asked.open == 0 || core::mem::take(&mut asked.is_late) {
             asked.open = 1;
             self.outputs.push(Due::Want(document));
             self.repeat_later(document, now);

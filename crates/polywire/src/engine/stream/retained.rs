@@ -147,12 +147,12 @@ impl Retained {
     }
 
     /// Marks all messages as unsent and unconfirmed, because the link has ended. Returns the number
-    /// of messages that were not confirmed or given up.
+    /// of messages that this link has not confirmed, also if a former one had confirmed them.
     pub(super) fn forget_progress(&mut self) -> u64 {
-        let count = self.unsettled();
+        let open = self.messages.len() - self.confirmed;
         self.settled = self.settled.max(self.confirmed);
         (self.unsent, self.confirmed, self.confirmed_bytes) = (self.messages.len(), 0, 0);
-        count
+        open as u64
     }
 
     /// Yields the messages in parts of at most `most`.
@@ -268,7 +268,8 @@ mod tests {
         sent(&mut retained, &[(1, Some(1)), (2, None), (3, None)]);
         retained.confirmed(link(3, 2));
         assert_eq!((retained.forget_progress(), numbers(&retained)), (1, vec![1, 2, 3]));
-        assert_eq!((retained.forget_progress(), retained.give_up(), retained.give_up()), (1, 1, 0));
+        // The next link has confirmed none of them.
+        assert_eq!((retained.forget_progress(), retained.give_up(), retained.give_up()), (3, 1, 0));
         sent(&mut retained, &[(4, None)]);
         assert!(!retained.drop_oldest());
         assert_eq!((numbers(&retained), retained.clear(), retained.clear()), (vec![2, 3, 4], 1, 0));
