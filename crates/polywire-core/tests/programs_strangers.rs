@@ -2,10 +2,10 @@
 //! run within the stack of an ordinary thread.
 
 use polywire_core::{
-    codec::{BuildError, LowerError},
+    codec::{self, BuildError, Decoder, Encoder, LowerError, Options},
     layout::{Record, Shape},
     program::{Backend, CodecError, FaultKind},
-    schema::{Def, DefId, Extensibility, Member, Schema, SchemaBuilder, SchemaLimits, Type},
+    schema::{Case, Def, DefId, Extensibility, Member, Schema, SchemaBuilder, SchemaError, SchemaLimits, Type},
 };
 use polywire_testing::{Coder, backends, plain_wires};
 use std::time::{Duration, Instant};
@@ -198,6 +198,74 @@ fn the_stack_suffices_for_what_the_limits_allow() {
         for levels in [1, 6, 20, 30] {
             try_depths(&recursive(levels), |record, depth| deep(record, levels, depth));
             try_depths(&nested(levels), |record, depth| deep_nested(record, levels, depth));
+        }
+    });
+}
+
+/// Definitions of which each has the next one, by turns in a sequence, a map and a case of a union.
+/// The last one has `last`.
+fn chain(levels: u32, last: &Type) -> Vec<Def> {
+    let def = |level: u32| {
+        let next = if level + 1 < levels { Type::Def(DefId(level + 1)) } else { last.clone() };
+        match level % 3 {
+            0 => Def::structure(format!("S{level}"), vec![m("x", Type::sequence(next))]),
+            1 => Def::structure(format!("M{level}"), vec![m("x", Type::map(Type::Int32, next))]),
+            _ => Def::union(format!("U{level}"), Type::Int32, vec![Case::new([1], "x", Type::sequence(next))]),
+        }
+    };
+    (0..levels).map(def).collect()
+}
+
+/// The first definition is the root.
+fn finish(defs: Vec<Def>, limits: SchemaLimits) -> Result<Schema, SchemaError> {
+    let mut builder = SchemaBuilder::with_limits(limits);
+    defs.into_iter().for_each(|def| {
+        builder.add(def);
+    });
+    builder.finish(Type::Def(DefId(0)))
+}
+
+#[test]
+fn the_nesting_of_types_is_limited_wherever_it_goes() {
+    in_a_thread(256 << 10, || {
+        let limits = SchemaLimits::default();
+        let ends = [Type::Octet, Type::sequence(Type::Def(DefId(0))), Type::sequence(Type::Def(DefId(3999)))];
+        for last in &ends {
+            assert!(finish(chain(20, &Type::Octet), limits).is_ok());
+            let refused = finish(chain(4000, last), limits);
+            assert!(matches!(refused, Err(SchemaError::Range { what: "depth", .. })), "{refused:?}");
+        }
+        let derived = (1..4000).map(|i| Def::structure(format!("S{i}"), vec![]).with_base(DefId(i - 1)));
+        let refused = finish([Def::structure("S0", vec![])].into_iter().chain(derived).collect(), limits);
+        assert!(matches!(refused, Err(SchemaError::Range { what: "depth", .. })), "{refused:?}");
+    });
+    let node = |name: &str, to: [u32; 3]| {
+        let member = |to: u32| m(format!("to{to}"), Type::sequence(Type::Def(DefId(to))));
+        Def::structure(name, to.map(member).into())
+    };
+    let of_each_other = vec![node("A", [0, 1, 2]), node("B", [2, 1, 0]), node("C", [1, 0, 2])];
+    assert!(finish(of_each_other, SchemaLimits { depth: 6, ..SchemaLimits::default() }).is_ok());
+}
+
+/// The walks have a limit of their own, because a type that contains itself may have paths that are
+/// longer than the limit on schemas allows.
+#[test]
+fn deep_types_are_refused_by_the_walks() {
+    in_a_thread(2 << 20, || {
+        let limits = SchemaLimits { depth: usize::MAX, ..SchemaLimits::default() };
+        for last in [Type::Octet, Type::sequence(Type::Def(DefId(0)))] {
+            let schema = finish(chain(3000, &last), limits).unwrap();
+            let shape = Shape::of(&schema).unwrap();
+            for name in ["cdr", "xcdr2", "cbor", "msgpack"] {
+                let (codec, options) = (codec::find(name).unwrap(), Options::default());
+                let refused = |error: Option<BuildError>| {
+                    matches!(error, Some(BuildError::Lower(LowerError::Unsupported { .. })))
+                };
+                let encoder = Encoder::for_shape_with_backend(codec, &options, &shape, Backend::Interpreter);
+                assert!(refused(encoder.err()), "{name}");
+                let decoder = Decoder::for_shape_with_backend(codec, &options, &schema, &shape, Backend::Interpreter);
+                assert!(refused(decoder.err()), "{name}");
+            }
         }
     });
 }

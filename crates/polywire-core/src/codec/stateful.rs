@@ -148,6 +148,8 @@ pub struct StatefulReader {
     initial: State,
     /// The states after key frames, in order of arrival.
     keys: VecDeque<(u64, State)>,
+    /// A state that is no longer needed. The next key frame reuses its memory.
+    spare: Option<State>,
     /// The last message of the chain: its number and the state after it.
     chain: Option<(u64, State)>,
     needs_key_frame: bool,
@@ -194,7 +196,8 @@ fn number_or_none(number: &Option<u64>) -> String {
 impl StatefulReader {
     /// A reader before the first message. `state` is the decoder's state before the first message.
     pub fn new(state: State) -> StatefulReader {
-        StatefulReader { initial: state, keys: VecDeque::with_capacity(KEYS), chain: None, needs_key_frame: false }
+        let keys = VecDeque::with_capacity(KEYS);
+        StatefulReader { initial: state, keys, spare: None, chain: None, needs_key_frame: false }
     }
 
     /// True if a message could not be read for lack of a key frame, until the next key frame: the
@@ -226,13 +229,14 @@ impl StatefulReader {
         sequence: u64,
         decode: impl FnOnce(&mut State, bool) -> Result<T, E>,
     ) -> Result<T, StatefulError<E>> {
-        let mut state = self.spare();
+        let mut state = self.spare.take().unwrap_or_else(|| self.initial.clone());
         state.reset();
         let value = match decode(&mut state, true) {
             Ok(value) => value,
             Err(error) => {
                 // Messages that follow refer to the state after this one.
                 self.needs_key_frame = true;
+                self.spare = Some(state);
                 return Err(error.into());
             }
         };
@@ -241,20 +245,24 @@ impl StatefulReader {
         if self.chain.as_ref().is_none_or(|(last, _)| *last < sequence) {
             self.chain = Some((sequence, state.clone()));
         }
-        if let Some(known) = self.keys.iter().position(|(key, _)| *key == sequence) {
-            self.keys.remove(known);
-        }
-        let at = self.keys.partition_point(|(key, _)| *key < sequence);
-        self.keys.insert(at, (sequence, state));
+        self.keep(sequence, state);
         self.needs_key_frame = false;
         Ok(value)
     }
 
-    /// A state for reading a key frame. If enough are kept, it replaces that of the oldest.
-    fn spare(&mut self) -> State {
-        match self.keys.len() < KEYS {
-            true => self.initial.clone(),
-            false => self.keys.pop_front().map_or_else(|| self.initial.clone(), |(_, state)| state),
+    /// Keeps the state after a key frame. It replaces the state of the same key frame or, if enough
+    /// are kept, that of the oldest.
+    fn keep(&mut self, sequence: u64, state: State) {
+        let at = self.keys.partition_point(|(key, _)| *key < sequence);
+        if let Some((_, known)) = self.keys.get_mut(at).filter(|(key, _)| *key == sequence) {
+            self.spare = Some(core::mem::replace(known, state));
+        } else if self.keys.len() < KEYS {
+            self.keys.insert(at, (sequence, state));
+        } else if at == 0 {
+            self.spare = Some(state);
+        } else {
+            self.spare = self.keys.pop_front().map(|(_, oldest)| oldest);
+            self.keys.insert(at - 1, (sequence, state));
         }
     }
 
@@ -300,5 +308,38 @@ impl StatefulReader {
                 Err(error.into())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+
+    use super::*;
+    use crate::program::Bank;
+
+    type Read = Result<(), StatefulError<&'static str>>;
+
+    fn key(reader: &mut StatefulReader, sequence: u64) -> Read {
+        reader.read(sequence, Some(sequence), |_, _| Ok(()))
+    }
+
+    fn anchored(reader: &mut StatefulReader, anchor: u64) -> Read {
+        reader.read(100, Some(anchor), |_, _| Ok(()))
+    }
+
+    #[test]
+    fn a_refused_repeated_or_old_key_frame_replaces_no_other() {
+        let mut reader = StatefulReader::new(State::new(&Arc::new(Bank::default())));
+        (1..=4).for_each(|sequence| assert_eq!(key(&mut reader, sequence), Ok(())));
+        let refused = reader.read(5, Some(5), |_, _| Err::<(), _>("refused"));
+        assert_eq!(refused, Err(StatefulError::Decode("refused")));
+        assert_eq!(key(&mut reader, 4), Ok(()));
+        assert_eq!(key(&mut reader, 0), Ok(()));
+        (1..=4).for_each(|sequence| assert_eq!(anchored(&mut reader, sequence), Ok(())));
+
+        assert_eq!(key(&mut reader, 5), Ok(()));
+        assert_eq!(anchored(&mut reader, 1), Err(StatefulError::NoKey { anchor: 1 }));
+        (2..=5).for_each(|sequence| assert_eq!(anchored(&mut reader, sequence), Ok(())));
     }
 }

@@ -66,9 +66,11 @@ impl Events {
     ) -> Status {
         self.text.clear();
         self.positions.clear();
-        let limits = Limits { message_bytes: input.limits().memory(input.message().len()), ..*input.limits() };
+        let limit = input.limits().memory(input.message().len());
+        let limits = Limits { message_bytes: limit, ..*input.limits() };
         let mut output = Output::new(&mut self.text, &limits);
-        let status = write(input, &mut output, &mut PositionMap(&mut self.positions), &mut self.nodes);
+        let status =
+            write(input, &mut output, &mut PositionMap { entries: &mut self.positions, limit }, &mut self.nodes);
         let status = output.finish(status);
         if status == Status::Failed
             && input.fault().is_none()
@@ -124,17 +126,27 @@ impl Events {
 }
 
 /// Records where in the message events come from.
-pub struct PositionMap<'e>(&'e mut Vec<(usize, usize)>);
+pub struct PositionMap<'e> {
+    entries: &'e mut Vec<(usize, usize)>,
+    /// Bytes that the entries may take.
+    limit: usize,
+}
 
 impl PositionMap<'_> {
     /// Removes all entries.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.entries.clear();
     }
 
-    /// Records that the output from here on comes from `source` in the message.
-    pub fn note(&mut self, output: &Output<'_>, source: usize) {
-        self.0.push((output.position(), source));
+    /// Records that the output from here on comes from `source` in the message, within the memory
+    /// limits.
+    pub fn note(&mut self, output: &mut Output<'_>, source: usize) -> Status {
+        let bytes = (self.entries.len() + 1).saturating_mul(size_of::<(usize, usize)>());
+        if bytes > self.limit {
+            return output.fail(FaultKind::Limit, self.limit as u64, bytes as u64);
+        }
+        self.entries.push((output.position(), source));
+        Status::Ok
     }
 }
 
@@ -161,3 +173,23 @@ fn take() -> Box<Events> {
 
 #[cfg(not(feature = "std"))]
 fn keep(_: Box<Events>) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_positions_count_against_the_memory_limit() {
+        let limits = Limits { memory_bytes: 4 * size_of::<(usize, usize)>(), ..Limits::default() };
+        let mut input = Input::new(b"message", &limits);
+        let mut events = Events::default();
+        let status = events.write(&mut input, |_, output, positions, _| {
+            for source in 0..4 {
+                assert_eq!(positions.note(output, source), Status::Ok);
+            }
+            positions.note(output, 4)
+        });
+        assert_eq!(status, Status::Failed);
+        assert_eq!(input.fault().map(|fault| fault.kind), Some(FaultKind::Limit));
+    }
+}

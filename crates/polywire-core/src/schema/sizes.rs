@@ -10,6 +10,11 @@ use super::{
 
 /// Checks every definition and the root.
 pub(super) fn check(defs: &[Def], root: &Type, limits: &SchemaLimits) -> Result<(), SchemaError> {
+    let depth = depth(defs, root);
+    if depth > limits.depth {
+        let (got, max) = (depth as u64, limits.depth as u64);
+        return Err(SchemaError::Range { def: "the schema".into(), what: "depth", got, min: 0, max });
+    }
     let (known, open) = (vec![None; defs.len()], vec![false; defs.len()]);
     let mut sizes = Sizes { defs, known: [known.clone(), known], open: [open.clone(), open], limits };
     for walk in [Walk::Inline, Walk::Behind] {
@@ -17,6 +22,72 @@ pub(super) fn check(defs: &[Def], root: &Type, limits: &SchemaLimits) -> Result<
         (0..defs.len()).try_for_each(|i| sizes.of_def(walk, i, 0).map(drop))?;
     }
     Ok(())
+}
+
+/// The largest nesting depth of definitions and collections, from the root or any definition.
+///
+/// A path ends where it comes back to a definition on it. Each definition is visited once, because
+/// a peer's schema may have very many paths, and without recursion, because they may be long.
+fn depth(defs: &[Def], root: &Type) -> usize {
+    // The root counts as a definition without a level of its own.
+    let at_root = defs.len();
+    let mut parts: Vec<Vec<(Option<usize>, usize)>> = defs.iter().map(parts_with_levels).collect();
+    parts.push(Vec::new());
+    levels_of(root, 0, &mut parts[at_root]);
+    // Depths of the visited definitions, and which of them are on the current path.
+    let mut depths: Vec<Option<usize>> = vec![None; parts.len()];
+    let mut on_path = vec![false; parts.len()];
+    for start in core::iter::once(at_root).chain(0..at_root) {
+        // The current path, each definition with the index of its next part.
+        let mut path = if depths[start].is_none() { vec![(start, 0)] } else { Vec::new() };
+        while let Some((at, next)) = path.pop() {
+            on_path[at] = true;
+            let mut deepest = depths[at].unwrap_or(0);
+            let mut below = None;
+            for (part, (inner, levels)) in parts[at].iter().enumerate().skip(next) {
+                let inside = match inner {
+                    Some(inner) if on_path[*inner] => 0,
+                    Some(inner) => match depths[*inner] {
+                        Some(depth) => depth,
+                        None => {
+                            below = Some((*inner, part));
+                            break;
+                        }
+                    },
+                    None => 0,
+                };
+                deepest = deepest.max(levels + inside);
+            }
+            depths[at] = Some(deepest);
+            on_path[at] = below.is_some();
+            if let Some((inner, part)) = below {
+                // The part counts when its definition is known.
+                path.extend([(at, part), (inner, 0)]);
+            }
+        }
+    }
+    depths.into_iter().flatten().max().unwrap_or(0)
+}
+
+/// The types in a definition and its base: the definition that each refers to, if any, and the
+/// number of levels down to it.
+fn parts_with_levels(def: &Def) -> Vec<(Option<usize>, usize)> {
+    let mut parts: Vec<(Option<usize>, usize)> =
+        base_of(def).map(|base| (Some(base.0 as usize), 1)).into_iter().collect();
+    types_of(def).into_iter().for_each(|ty| levels_of(ty, 1, &mut parts));
+    parts
+}
+
+fn levels_of(ty: &Type, levels: usize, parts: &mut Vec<(Option<usize>, usize)>) {
+    match ty {
+        Type::Def(id) => parts.push((Some(id.0 as usize), levels)),
+        Type::Sequence { element, .. } | Type::Array { element, .. } => levels_of(element, levels + 1, parts),
+        Type::Map { key, value, .. } => {
+            levels_of(key, levels + 1, parts);
+            levels_of(value, levels + 1, parts);
+        }
+        _ => parts.push((None, levels)),
+    }
 }
 
 /// Which part of a value a walk adds up.

@@ -276,6 +276,19 @@ fn absent_members_are_left_out_or_null() {
     assert_eq!(decode(&encode_with(&none, "null=write").unwrap()), Ok(none));
 }
 
+#[test]
+fn null_is_absent_if_only_the_reader_has_an_optional_member() {
+    #[derive(Message, Debug, Default, PartialEq, Clone)]
+    struct Always {
+        count: i32,
+        boxed: f64,
+    }
+    let read = |document: Document| decode_from::<Maybe>(Always::shape().schema(), &bytes(&document));
+    assert_eq!(read(doc! { "count": null, "boxed": 2.0 }), Ok(Maybe { boxed: Box::new(2.0), ..Maybe::default() }));
+    let error = read(doc! { "count": 1, "boxed": null }).unwrap_err();
+    assert_eq!((error.kind, error.path.as_str()), (FaultKind::WrongKind, "boxed"));
+}
+
 #[derive(Message, Debug, Default, PartialEq, Clone, Copy, Eq, PartialOrd, Ord)]
 enum State {
     #[default]

@@ -70,6 +70,40 @@ fn numbers_in_every_form() {
     check(Double { value: 1.5 }, b"D\x3F\xF8\0\0\0\0\0\0", &[b"d\x3F\xC0\0\0", b"Hi\x031.5", b"Hi\x0515e-1"]);
 }
 
+/// `value` as a high-precision number.
+fn digits(value: &str) -> Vec<u8> {
+    wrapped(&[&b"Hi"[..], &[value.len() as u8], value.as_bytes()].concat())
+}
+
+#[test]
+fn integers_in_digits_are_exact_and_floats_the_nearest() {
+    let signed = |text: &str| decode::<Signed>("ubjson", &digits(text)).map(|read| read.value).map_err(|e| e.kind);
+    let unsigned = |text: &str| decode::<Unsigned>("ubjson", &digits(text)).map(|read| read.value).map_err(|e| e.kind);
+    let double = |text: &str| decode::<Double>("ubjson", &digits(text)).map(|read| read.value).map_err(|e| e.kind);
+    assert_eq!(signed("1234567890123456789.0"), Ok(1_234_567_890_123_456_789));
+    assert_eq!(signed("-9223372036854775808.00"), Ok(i64::MIN));
+    assert_eq!(unsigned("1844674407370955161500e-2"), Ok(u64::MAX));
+    assert_eq!(signed("007"), Ok(7));
+    for text in ["-9223372036854775809", "9223372036854775808", "1.00000000000000000001", "0.5", "1e400"] {
+        assert_eq!(signed(text), Err(FaultKind::OutOfRange), "{text}");
+    }
+    for text in ["18446744073709551616", "-1", "-1.0", "1e400", "-1e400"] {
+        assert_eq!(unsigned(text), Err(FaultKind::OutOfRange), "{text}");
+    }
+    assert_eq!(double("9007199254740993"), Ok(9_007_199_254_740_992.0));
+    assert_eq!(double("1234567890123456789.0"), Ok(1_234_567_890_123_456_768.0));
+    assert_eq!(double("-0").map(f64::to_bits), Ok((-0.0f64).to_bits()));
+    for text in ["1e400", "-1e400", "1e99999999999"] {
+        assert_eq!(double(text), Err(FaultKind::OutOfRange), "{text}");
+    }
+    for text in ["", "-", "+1", ".5", "1e", "0x1", "1 "] {
+        assert_eq!(double(text), Err(FaultKind::Syntax), "{text}");
+    }
+    let quad = |text: &str| decode::<Quad>("ubjson", &digits(text)).map(|read| read.value).map_err(|e| e.kind);
+    assert_eq!(quad("2.0"), Ok(Float128::from(2.0)));
+    assert_eq!(quad("9007199254740993"), Err(FaultKind::OutOfRange));
+}
+
 #[test]
 fn containers_in_every_form() {
     check(

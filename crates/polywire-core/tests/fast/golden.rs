@@ -2,6 +2,11 @@
 //! that implementers get wrong.
 
 use super::support::{Feed, backends, digits, template, unhex};
+use polywire_core::{
+    codec::{Decoder, Encoder, Options, fast::FAST},
+    layout::{Record, Shape},
+    schema::{Def, Member, SchemaBuilder, Type},
+};
 
 /// Encodes and decodes the values one after the other; each with its bytes, presence map and
 /// template id included.
@@ -376,6 +381,28 @@ fn a_template_may_reset() {
         for (value, bytes) in messages {
             assert_eq!(digits(&feed.encode(value).unwrap()), bytes, "{value}");
             assert_eq!(feed.decode(&unhex(bytes)).unwrap(), value, "{bytes}");
+        }
+    }
+}
+
+#[test]
+fn a_member_may_have_the_name_of_a_bits_field() {
+    let mut types = SchemaBuilder::new();
+    let members = vec![Member::new("x", Type::Float64), Member::new("x_bits", Type::Uint32)];
+    let root = types.add(Def::structure("S", members));
+    let schema = types.finish(Type::Def(root)).unwrap();
+    let (shape, options) = (Shape::of(&schema).unwrap(), Options::default());
+    for backend in backends() {
+        let encoder = Encoder::for_shape_with_backend(&FAST, &options, &shape, backend).unwrap();
+        let decoder = Decoder::for_shape_with_backend(&FAST, &options, &schema, &shape, backend).unwrap();
+        let (mut writer, mut reader) = (encoder.state().unwrap(), decoder.state().unwrap());
+        // The second number is no exact decimal.
+        for json in [r#"{"x": 1.5, "x_bits": 7}"#, r#"{"x": 5e-324, "x_bits": 8}"#] {
+            let (record, mut bytes, mut read) =
+                (Record::from_json(&shape, json).unwrap(), Vec::new(), Record::new(&shape));
+            encoder.encode_with(&mut writer, true, &record, &mut bytes).unwrap();
+            decoder.decode_with(&mut reader, true, &bytes, &mut read).unwrap();
+            assert_eq!(read, record, "{json}, {backend:?}");
         }
     }
 }

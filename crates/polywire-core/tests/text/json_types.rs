@@ -1,10 +1,11 @@
 //! How each type is encoded as JSON and which other forms are accepted: the tables of
 //! `spec/json.md`.
 
-use super::json_support::{evolved, text_of, value_of};
+use super::json_support::{coders, evolved, text_of, value_of};
 use polywire_core::{
-    layout::{Char8, Char16, Float128, Message},
+    layout::{Char8, Char16, Float128, Message, Record, Shape},
     program::FaultKind,
+    schema::{Case, Def, Member, SchemaBuilder, Type},
 };
 use polywire_derive::Message;
 use std::collections::{BTreeMap, HashMap};
@@ -340,6 +341,7 @@ struct Maps {
     by_flag: HashMap<bool, String>,
     by_colour: BTreeMap<Colour, bool>,
     by_unit: BTreeMap<Char16, u8>,
+    by_letter: BTreeMap<Char8, u8>,
 }
 
 #[test]
@@ -350,15 +352,20 @@ fn keys_of_maps_are_strings() {
         by_flag: [(true, "yes".into())].into(),
         by_colour: [(Colour::Blue, true)].into(),
         by_unit: [(Char16(0x41), 1), (Char16(0xDC00), 2)].into(),
+        by_letter: [(Char8(b'A'), 1)].into(),
     };
     let text = "{\"by_name\":{\"\":1,\"a\\\"b\":-2},\"by_number\":{\"-9223372036854775808\":[],\"3\":[1,2]},\
-                \"by_flag\":{\"true\":\"yes\"},\"by_colour\":{\"DEEP_BLUE\":true},\"by_unit\":{\"A\":1,\"56320\":2}}";
+                \"by_flag\":{\"true\":\"yes\"},\"by_colour\":{\"DEEP_BLUE\":true},\"by_unit\":{\"A\":1,\"56320\":2},\
+                \"by_letter\":{\"A\":1}}";
     assert_eq!(text_of(&value, ""), text);
     let read = |text: &str| value_of(text.as_bytes(), Maps::default).map_err(|error| error.kind);
     assert_eq!(read(text).unwrap(), value);
     assert_eq!(read("{\"by_name\":{\"a\":1,\"\\u0061\" : 2}}").unwrap().by_name, [("a".into(), 2)].into());
     assert_eq!(read("{\"by_colour\":{\"5\":true}}").unwrap().by_colour, [(Colour::Green, true)].into());
     assert_eq!(read("{\"by_number\":{3:[]}}"), Err(FaultKind::Syntax));
+    assert_eq!(read("{\"by_unit\":{65:1}}"), Err(FaultKind::Syntax));
+    assert_eq!(read("{\"by_letter\":{65:1}}"), Err(FaultKind::Syntax));
+    assert_eq!(read("{\"by_letter\":{\"65\":1}}").unwrap().by_letter, value.by_letter);
     assert_eq!(read("{\"by_number\":{\"x\":[]}}"), Err(FaultKind::WrongKind));
     assert_eq!(read("{\"by_name\":{\"a\"}}"), Err(FaultKind::Syntax));
     assert_eq!(read("{\"by_name\":[]}"), Err(FaultKind::WrongKind));
@@ -452,6 +459,25 @@ fn unions_are_their_case() {
     assert_eq!(read(&text).unwrap(), default);
     assert_eq!(read(&text_of(&default, "enum=number")).unwrap(), default);
     assert_eq!(read(&text.replace("\"$discriminator\":\"DEEP_BLUE\",", "")).unwrap(), default);
+}
+
+#[test]
+fn a_member_follows_the_comma_behind_a_discriminator() {
+    let mut types = SchemaBuilder::new();
+    let wind = types.add(Def::union("Wind", Type::Int32, vec![Case::new([1], "gust_kt", Type::Int32)]));
+    let root = types.add(Def::structure("Report", vec![Member::new("wind", Type::Def(wind))]));
+    let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
+    for (_, decoder) in coders(&shape, "") {
+        let read = |union: &str| {
+            let text = format!("{{\"wind\":{union}}}");
+            decoder.decode(text.as_bytes(), &mut Record::new(&shape)).err().map(|error| error.kind)
+        };
+        assert_eq!(read("{\"$discriminator\":9}"), None);
+        assert_eq!(read("{\"$discriminator\": 1 , \"gust_kt\":5}"), None);
+        for text in ["{\"$discriminator\":9,}", "{\"$discriminator\":1,}", "{\"$discriminator\":9,,}"] {
+            assert_eq!(read(text), Some(FaultKind::Syntax), "{text}");
+        }
+    }
 }
 
 #[derive(Message, Clone, Debug, PartialEq)]

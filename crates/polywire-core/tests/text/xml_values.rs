@@ -1,7 +1,11 @@
 //! How each type is encoded as XML, and which forms are accepted.
 
 use super::text_support::{Format, assert_golden, assert_golden_record, everything};
-use polywire_core::{program::FaultKind, schema::arbitrary::Random};
+use polywire_core::{
+    layout::{Record, Shape},
+    program::FaultKind,
+    schema::{Def, Member, SchemaBuilder, Type, arbitrary::Random},
+};
 use polywire_derive::Message;
 
 const XML: Format = Format("xml");
@@ -58,6 +62,36 @@ fn members_of_one_value_are_attributes_if_asked() {
         <counts>1 -2 3</counts><blob>AP8Q</blob>\
         <names><item>a</item><item></item></names><grid>1.0 INF -INF -0.0</grid></Geo.Report>";
     assert_golden(XML, "members=attributes", &report(), text);
+}
+
+/// The text of a structure of integers with these names. Both readers read it.
+fn as_attributes(names: impl IntoIterator<Item = String>) -> String {
+    let names: Vec<String> = names.into_iter().collect();
+    let mut types = SchemaBuilder::new();
+    let members = names.iter().map(|name| Member::new(name.clone(), Type::Int32)).collect();
+    let root = types.add(Def::structure("Many", members));
+    let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
+    let values: Vec<String> = names.iter().enumerate().map(|(i, name)| format!("\"{name}\":{i}")).collect();
+    let record = Record::from_json(&shape, &format!("{{{}}}", values.join(","))).unwrap();
+    let text = XML.write_record(&record, "members=attributes").unwrap();
+    for format in [XML, DOM] {
+        assert_eq!(format.read_record(&shape, text.as_bytes()).as_ref(), Ok(&record), "{text}");
+    }
+    text
+}
+
+#[test]
+fn only_as_many_members_are_attributes_as_readers_accept() {
+    let text = as_attributes((0..256).map(|i| format!("m{i}")));
+    assert!(text.ends_with(" m254=\"254\" m255=\"255\"></Many>"), "{text}");
+    let text = as_attributes((0..258).map(|i| format!("m{i}")));
+    assert!(text.ends_with(" m255=\"255\"><m256>256</m256><m257>257</m257></Many>"), "{text}");
+}
+
+#[test]
+fn a_member_with_the_name_of_a_namespace_is_an_element() {
+    let text = as_attributes(["a", "xmlns", "b"].map(String::from));
+    assert_eq!(text, "<Many a=\"0\" b=\"2\"><xmlns>1</xmlns></Many>");
 }
 
 #[test]

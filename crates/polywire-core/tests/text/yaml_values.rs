@@ -191,6 +191,9 @@ fn decimals_keep_their_parts() {
         assert_golden(YAML, "", &value, &format!("price: {text}\nlevels: [{text}]"));
         assert_golden(FLOW, "", &value, &format!("{{price: {text},levels: [{text}]}}"));
     }
+    let fifteen = Decimal { exponent: 0, mantissa: 15 };
+    let read = YAML.read(b"price: 0o17\nlevels: [0o17]", Trade::default);
+    assert_eq!(read, Ok(Trade { price: fifteen.clone(), levels: vec![fifteen] }));
 }
 
 /// Scalars that are strings in YAML 1.1 and numbers in YAML 1.2 are read as either: PyYAML writes
@@ -209,7 +212,9 @@ fn numbers_of_yaml_1_2_alone_may_be_strings() {
             assert_eq!(read.counts, [1, value], "{text}");
         }
     }
-    for (text, value) in [("1e3", 1000.0), ("-.5", -0.5), (".5e3", 500.0), ("08", 8.0), ("+1e-3", 0.001)] {
+    for (text, value) in
+        [("0o17", 15.0), ("1e3", 1000.0), ("-.5", -0.5), (".5e3", 500.0), ("08", 8.0), ("+1e-3", 0.001)]
+    {
         let read = YAML.read_record(&everything(), format!("real: {text}").as_bytes()).unwrap();
         assert_eq!(read.f64("real").unwrap(), value, "{text}");
     }
@@ -360,6 +365,10 @@ fn memory_stays_within_its_limit() {
     for format in [YAML, FLOW] {
         assert_eq!(format.read_within::<Tree>(long.as_bytes(), limits).unwrap_err().kind, FaultKind::Limit);
     }
+    // The offsets of a thousand scalars take more than their text.
+    let scalars = format!("{{unknown: [{}1]}}", "1,".repeat(999));
+    assert_eq!(YAML.read_within::<Tree>(scalars.as_bytes(), limits).unwrap_err().kind, FaultKind::Limit);
+    assert_eq!(YAML.read_within::<Tree>(scalars.as_bytes(), Limits::default()), Ok(Tree::default()));
 }
 
 /// Texts of the suite that are wrong are refused; of those that are right all are read that are one

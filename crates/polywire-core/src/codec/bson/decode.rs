@@ -110,10 +110,7 @@ pub(super) fn wrapped(root: Block) -> Block {
 fn arm(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
     let key = member_key(0, &terminated(&member.writer.name));
     let prefix = Some(ExpectedPrefix { tag: PrefixTag::Byte, ..ExpectedPrefix::new(&key.name) });
-    let body = walk.block(|walk| match member.writer.optional {
-        true => walk.choose(&delimiters::IS_NULL, |walk| walk.absent(member), |walk| walk.member(member)),
-        false => walk.member(member),
-    })?;
+    let body = walk.block(|walk| walk.member_unless(&delimiters::IS_NULL, member))?;
     let absent = walk.block(|walk| walk.left_out(member))?;
     Ok(Arm { key, prefix, body, absent })
 }

@@ -1,6 +1,9 @@
 //! Element kinds of BSON, and the kind for each type. All files of this folder use it. It reads
 //! schemas only.
 
+use alloc::collections::BTreeMap;
+use core::cell::RefCell;
+
 use crate::{
     codec::lower::{bits_scalar, scalar_of},
     layout::Scalar,
@@ -105,13 +108,21 @@ impl Form {
 }
 
 /// The schema and options of a program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Forms<'a> {
     pub schema: &'a Schema,
     pub enum_names: bool,
+    /// The size of each structure that was asked for. A type may mention a structure exponentially
+    /// often.
+    sizes: RefCell<BTreeMap<DefId, Option<u32>>>,
 }
 
-impl Forms<'_> {
+impl<'a> Forms<'a> {
+    /// The forms of a schema's types. `enum_names` means that enum literals are written as names.
+    pub fn new(schema: &'a Schema, enum_names: bool) -> Forms<'a> {
+        Forms { schema, enum_names, sizes: RefCell::default() }
+    }
+
     /// The form of a scalar type. `None` for enums and other types.
     pub fn form(&self, ty: &Type) -> Option<Form> {
         let ty = self.schema.resolve(ty);
@@ -180,11 +191,16 @@ impl Forms<'_> {
     /// This ends, because a recursive type contains itself only through a type without a static
     /// size.
     fn static_document(&self, id: DefId) -> Option<u32> {
-        self.schema.members(id).iter().try_fold(MIN_DOCUMENT as u32, |total, member| {
+        if let Some(known) = self.sizes.borrow().get(&id) {
+            return *known;
+        }
+        let size = self.schema.members(id).iter().try_fold(MIN_DOCUMENT as u32, |total, member| {
             let value = if member.optional { None } else { self.static_size(&member.ty) };
             let name = u32::try_from(member.name.len()).ok()?;
             total.checked_add(value?)?.checked_add(name)?.checked_add(2)
-        })
+        });
+        self.sizes.borrow_mut().insert(id, size);
+        size
     }
 }
 
@@ -212,6 +228,23 @@ pub(super) fn header(kind: u8, name: &str) -> alloc::boxed::Box<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::{Member, SchemaBuilder};
+
+    #[test]
+    fn the_size_of_each_structure_is_computed_once() {
+        let mut types = SchemaBuilder::new();
+        let mut last = types.add(Def::structure("S0", [Member::new("a", Type::Int32)].into()));
+        let mut size = 5 + (1 + 1 + 1 + 4);
+        for level in 1..=20 {
+            let members = ["a", "b"].map(|name| Member::new(name, Type::Def(last)));
+            last = types.add(Def::structure(alloc::format!("S{level}"), members.into()));
+            size = 5 + 2 * (1 + 1 + 1 + size);
+        }
+        let schema = types.finish(Type::Def(last)).unwrap();
+        let forms = Forms::new(&schema, false);
+        assert_eq!(forms.static_size(schema.root()), Some(size));
+        assert_eq!(forms.sizes.borrow().len(), 21);
+    }
 
     #[test]
     fn names_of_elements_are_counted() {

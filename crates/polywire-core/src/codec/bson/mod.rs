@@ -40,7 +40,7 @@ pub static BSON: BuiltIn = BuiltIn {
     evolution: Evolution::Names,
     encode: |options, schema, layout| {
         let dialect = encode::Encode {
-            forms: kind::Forms { schema, enum_names: options.value("enum") == Some("name") },
+            forms: kind::Forms::new(schema, options.value("enum") == Some("name")),
             write_null: options.value("null") == Some("write"),
         };
         let mut program = lower::encode::lower(&dialect, schema, layout)?;

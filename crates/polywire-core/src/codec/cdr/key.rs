@@ -17,7 +17,7 @@
 //! assert_eq!(hash, [0x2F, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 //! ```
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use core::cell::Cell;
 
 use md5::{Digest, Md5};
@@ -30,7 +30,7 @@ use crate::{
     },
     layout::{Codable, Layout, Message, Record, Scalar, Shape},
     program::{CodecError, Order, Place, Program},
-    schema::{DefId, DefKind, Member, Schema, Type, array_shape},
+    schema::{DefId, DefKind, Extensibility, Member, Schema, Type, array_len, array_shape},
 };
 
 /// A key hash; see this module.
@@ -110,7 +110,7 @@ impl<V: Codable> KeyHasher<V> {
 struct KeyDigest {
     /// The encoded key of the current value. Kept to reuse its memory.
     key: Vec<u8>,
-    /// True if the key of some value exceeds sixteen bytes.
+    /// True if the key of some value exceeds sixteen bytes, or may have headers.
     may_exceed: bool,
 }
 
@@ -134,7 +134,7 @@ impl Keys {
     /// `None` for a type without keys.
     fn digest(&self, schema: &Schema) -> Option<KeyDigest> {
         let Type::Def(root) = schema.resolve(schema.root()) else { return None };
-        let mut largest = Largest { dialect: self.dialect(), schema, bytes: 0 };
+        let mut largest = Largest { dialect: self.dialect(), schema, bytes: 0, whole: false, ends: BTreeMap::new() };
         let bounded = match &schema.def(*root).kind {
             DefKind::Struct { .. } if keys_of(schema, *root).is_empty() => return None,
             DefKind::Struct { .. } => largest.structure(*root),
@@ -248,13 +248,22 @@ impl EncodeDialect for KeyDialect {
             _ => self.whole(|| self.plain.union(walk, union)),
         }
     }
+
+    fn context(&self) -> u64 {
+        self.whole.get().into()
+    }
 }
 
-/// Adds up the largest key. Each step returns `None` if the key exceeds a hash or is unbounded.
+/// Adds up the largest key. Each step returns `None` if the key exceeds a hash or is unbounded, or
+/// if it has optional or mutable parts, whose headers are not counted: such keys are always digested.
 struct Largest<'s> {
     dialect: Dialect,
     schema: &'s Schema,
     bytes: usize,
+    /// See [`KeyDialect::whole`].
+    whole: bool,
+    /// Where each definition ends that begins at a byte, because a key may contain it very often.
+    ends: BTreeMap<(DefId, bool, usize), usize>,
 }
 
 impl Largest<'_> {
@@ -264,12 +273,92 @@ impl Largest<'_> {
         (self.bytes <= KEY_HASH_LEN).then_some(())
     }
 
+    /// Adds a DHEADER if there is one.
+    fn header(&mut self, delimited: bool) -> Option<()> {
+        if delimited { self.add(Scalar::U32, 1) } else { Some(()) }
+    }
+
+    fn whole(&mut self, fill: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
+        let outer = core::mem::replace(&mut self.whole, true);
+        let filled = fill(self);
+        self.whole = outer;
+        filled
+    }
+
+    fn definition(&mut self, id: DefId) -> Option<()> {
+        let start = (id, self.whole, self.bytes);
+        if let Some(end) = self.ends.get(&start) {
+            self.bytes = *end;
+            return Some(());
+        }
+        match &self.schema.def(id).kind {
+            DefKind::Struct { .. } => self.structure(id)?,
+            _ => self.union(id)?,
+        }
+        self.ends.insert(start, self.bytes);
+        Some(())
+    }
+
     fn structure(&mut self, id: DefId) -> Option<()> {
-        let keys = keys_of(self.schema, id);
-        let keys = if keys.is_empty() { self.schema.members(id) } else { keys };
-        // An optional member has a flag or header that is not counted, so a key with one is always
-        // digested.
-        keys.into_iter().try_for_each(|member| if member.optional { None } else { self.value(&member.ty) })
+        let schema = self.schema;
+        let mut members = schema.members(id);
+        if self.whole {
+            self.begin(id)?;
+        } else {
+            let keys = keys_of(schema, id);
+            members = if keys.is_empty() { members } else { keys };
+        }
+        members.into_iter().try_for_each(|member| if member.optional { None } else { self.value(&member.ty) })
+    }
+
+    fn union(&mut self, id: DefId) -> Option<()> {
+        let schema = self.schema;
+        let DefKind::Union { discriminator, key, cases } = &schema.def(id).kind else { return None };
+        if *key && !self.whole {
+            return self.value(discriminator);
+        }
+        self.whole(|largest| {
+            largest.begin(id)?;
+            largest.value(discriminator)?;
+            let (start, mut end) = (largest.bytes, largest.bytes);
+            for case in cases {
+                largest.bytes = start;
+                largest.value(&case.member.ty)?;
+                end = end.max(largest.bytes);
+            }
+            largest.bytes = end;
+            Some(())
+        })
+    }
+
+    /// Begins a complete structure or union.
+    fn begin(&mut self, id: DefId) -> Option<()> {
+        let def = self.schema.def(id);
+        match def.extensibility {
+            Extensibility::Mutable => None,
+            _ => self.header(self.dialect.delimited(def)),
+        }
+    }
+
+    /// Adds the elements of a collection, each of which has a value of each type.
+    fn elements(&mut self, count: usize, types: &[&Type]) -> Option<()> {
+        self.whole(|largest| {
+            for _ in 0..count {
+                let start = largest.bytes;
+                types.iter().try_for_each(|ty| largest.value(ty))?;
+                // There may be very many elements without bytes.
+                if largest.bytes == start {
+                    break;
+                }
+            }
+            Some(())
+        })
+    }
+
+    fn counted(&mut self, bound: u32, types: &[&Type]) -> Option<()> {
+        self.header(self.dialect.delimited_elements(self.schema, types))?;
+        self.add(Scalar::U32, 1)?;
+        self.elements(usize::try_from(bound).ok()?, types)
     }
 
     fn value(&mut self, ty: &Type) -> Option<()> {
@@ -283,17 +372,138 @@ impl Largest<'_> {
                 self.add(Scalar::U32, 1)?;
                 self.add(Scalar::U16, usize::try_from(*bound).ok()?)
             }
+            Type::Sequence { element, bound: bound @ 1.. } => self.counted(*bound, &[&**element]),
+            Type::Map { key, value, bound: bound @ 1.. } => self.counted(*bound, &[&**key, &**value]),
             Type::Array { .. } => {
                 let (inner, dims) = array_shape(schema, ty);
-                let count = dims.iter().try_fold(1usize, |n, dim| n.checked_mul(*dim as usize))?;
-                self.add(scalar_of(schema.resolve(inner))?, count)
+                self.header(self.dialect.delimited_elements(schema, &[inner]))?;
+                self.elements(array_len(&dims)?, &[inner])
             }
-            Type::Def(id) => match (scalar_of_def(schema, *id), &schema.def(*id).kind) {
-                (Some(scalar), _) => self.add(scalar, 1),
-                (None, DefKind::Struct { .. }) => self.structure(*id),
-                (None, _) => None,
+            Type::Def(id) => match scalar_of_def(schema, *id) {
+                Some(scalar) => self.add(scalar, 1),
+                None => self.definition(*id),
             },
             primitive => self.add(scalar_of(primitive)?, 1),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{boxed::Box, vec};
+
+    use super::*;
+    use crate::{
+        codec::cdr::{CDR, XCDR2},
+        schema::{Case, Def, SchemaBuilder},
+    };
+
+    const VERSIONS: [Version; 2] = [Version::One, Version::Two];
+
+    /// A structure with a key of this type, which may refer to the definitions below.
+    fn with_key(ty: Type) -> Schema {
+        let mut types = SchemaBuilder::new();
+        types.add(Def::enumeration("Letter", ["A", "B"]));
+        let members = || vec![Member::new("x", Type::Int16), Member::new("y", Type::Octet)];
+        for (name, extensibility) in [
+            ("Fixed", Extensibility::Final),
+            ("Growing", Extensibility::Appendable),
+            ("Changing", Extensibility::Mutable),
+        ] {
+            types.add(Def { extensibility, ..Def::structure(name, members()) });
+        }
+        let cases = vec![Case::new([0], "wide", Type::Int64), Case::new([1], "narrow", Type::Octet)];
+        types.add(Def { extensibility: Extensibility::Final, ..Def::union("Choice", Type::Int32, cases) });
+        types.add(Def::structure("Nothing", vec![]));
+        let root = types.add(Def::structure("Root", vec![Member::new("a", ty).as_key()]));
+        types.finish(Type::Def(root)).expect("a valid schema")
+    }
+
+    const LETTER: Type = Type::Def(DefId(0));
+    const FIXED: Type = Type::Def(DefId(1));
+    const GROWING: Type = Type::Def(DefId(2));
+    const CHANGING: Type = Type::Def(DefId(3));
+    const CHOICE: Type = Type::Def(DefId(4));
+    const NOTHING: Type = Type::Def(DefId(5));
+
+    fn sequence(element: Type, bound: u32) -> Type {
+        Type::Sequence { element: Box::new(element), bound }
+    }
+
+    fn map(key: Type, value: Type, bound: u32) -> Type {
+        Type::Map { key: Box::new(key), value: Box::new(value), bound }
+    }
+
+    #[test]
+    fn a_key_is_digested_only_if_one_of_the_type_exceeds_a_hash() {
+        for (ty, digested) in [
+            (Type::array(LETTER, [3]), [false, false]),
+            (Type::array(LETTER, [4]), [false, true]),
+            (Type::array(LETTER, [5]), [true, true]),
+            (Type::array(Type::array(Type::Octet, [4]), [4]), [false, false]),
+            (Type::array(FIXED, [3]), [false, false]),
+            (Type::array(FIXED, [4]), [false, true]),
+            (Type::array(GROWING, [2]), [false, true]),
+            (Type::array(CHANGING, [1]), [true, true]),
+            (CHANGING, [false, false]),
+            (sequence(Type::Int32, 3), [false, false]),
+            (sequence(Type::Int32, 4), [true, true]),
+            (sequence(Type::Int32, 0), [true, true]),
+            (sequence(Type::Int64, 1), [false, false]),
+            (sequence(LETTER, 2), [false, false]),
+            (sequence(LETTER, 3), [false, true]),
+            (sequence(NOTHING, u32::MAX), [false, true]),
+            (map(Type::Octet, Type::Int16, 3), [false, false]),
+            (map(LETTER, Type::Int16, 1), [false, false]),
+            (map(LETTER, Type::Int32, 2), [true, true]),
+            (CHOICE, [false, false]),
+            (Type::array(CHOICE, [1]), [false, false]),
+            (Type::array(CHOICE, [2]), [true, true]),
+        ] {
+            let schema = with_key(ty.clone());
+            let found = VERSIONS.map(|version| Keys { version }.digest(&schema).expect("a key").may_exceed);
+            assert_eq!(found, digested, "{ty:?}");
+        }
+    }
+
+    #[test]
+    fn a_short_key_in_a_collection_is_its_own_hash() {
+        let hash = |codec: &Cdr, ty: Type, json: &str| {
+            let shape = Shape::of(&with_key(ty)).expect("a shape");
+            let mut hasher = KeyHasher::for_shape(codec, &shape).expect("a hasher").expect("a key");
+            hasher.hash(&Record::from_json(&shape, json).expect("a record")).expect("a hash")
+        };
+        let letters = r#"{"a": ["B", "A", "B"]}"#;
+        let one = hash(&CDR, Type::array(LETTER, [3]), letters);
+        assert_eq!(one, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+        let two = hash(&XCDR2, Type::array(LETTER, [3]), letters);
+        assert_eq!(two, [0, 0, 0, 12, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let one = hash(&CDR, sequence(Type::Int64, 1), r#"{"a": [7]}"#);
+        assert_eq!(one, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+        let two = hash(&XCDR2, sequence(Type::Int64, 1), r#"{"a": [7]}"#);
+        assert_eq!(two, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0]);
+        let points = r#"{"a": [{"x": 1, "y": 2}, {"x": 3, "y": 4}]}"#;
+        let one = hash(&CDR, Type::array(FIXED, [2]), points);
+        assert_eq!(one, [0, 1, 2, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let digested = hash(&XCDR2, Type::array(LETTER, [4]), r#"{"a": ["B", "A", "B", "A"]}"#);
+        let key = [0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+        let expected: KeyHash = Md5::digest(key).into();
+        assert_eq!(digested, expected);
+    }
+
+    #[test]
+    fn a_recursive_type_is_complete_only_inside_a_collection() {
+        let mut types = SchemaBuilder::new();
+        let node = || Type::Def(DefId(0));
+        let members = vec![Member::new("id", Type::Octet).as_key(), Member::new("below", Type::sequence(node()))];
+        types.add(Def::structure("Node", members));
+        let members = vec![Member::new("a", node()).as_key(), Member::new("b", Type::sequence(node())).as_key()];
+        let root = types.add(Def::structure("Root", members));
+        let shape = Shape::of(&types.finish(Type::Def(root)).expect("a valid schema")).expect("a shape");
+        let mut hasher = KeyHasher::for_shape(&CDR, &shape).expect("a hasher").expect("a key");
+        let json = r#"{"a": {"id": 1, "below": []}, "b": [{"id": 2, "below": []}]}"#;
+        let hash = hasher.hash(&Record::from_json(&shape, json).expect("a record")).expect("a hash");
+        let expected: KeyHash = Md5::digest([1, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0]).into();
+        assert_eq!(hash, expected);
     }
 }

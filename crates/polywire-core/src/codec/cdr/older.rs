@@ -94,6 +94,10 @@ impl DecodeDialect for OlderDialect {
         let mutable = walk.writer().def(union.id).extensibility == Extensibility::Mutable;
         self.with_last(mutable || self.last.get(), || self.plain.union(walk, union))
     }
+
+    fn context(&self) -> u64 {
+        self.last.get().into()
+    }
 }
 
 impl Dialect {
@@ -110,5 +114,37 @@ impl Dialect {
             (None, Type::Def(id)) if self.delimited(schema.def(*id)) => 4,
             _ => 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use crate::{
+        codec::{Decoder, Options, cdr::CDR},
+        layout::{Record, Shape},
+        program::Backend,
+        schema::{Def, DefId, Member, SchemaBuilder, Type},
+    };
+
+    #[test]
+    fn only_the_last_value_of_a_recursive_type_may_end_early() {
+        let mut types = SchemaBuilder::new();
+        let node = || Type::Def(DefId(0));
+        let members = vec![Member::new("id", Type::Octet), Member::new("below", Type::sequence(node()))];
+        types.add(Def::structure("Node", members));
+        let root = types.add(Def::structure("Root", vec![Member::new("a", node()), Member::new("b", node())]));
+        let schema = types.finish(Type::Def(root)).expect("a valid schema");
+        let shape = Shape::of(&schema).expect("a shape");
+        let options: Options = "older".parse().expect("an option");
+        let decoder = Decoder::for_shape_with_backend(&CDR, &options, &schema, &shape, Backend::Interpreter);
+        let decoder = decoder.expect("a decoder");
+
+        let mut read = Record::new(&shape);
+        decoder.decode(&[1, 0, 0, 0, 0, 0, 0, 0, 2], &mut read).expect("a message");
+        let json = r#"{"a": {"id": 1, "below": []}, "b": {"id": 2, "below": []}}"#;
+        assert_eq!(read, Record::from_json(&shape, json).expect("a record"));
+        assert!(decoder.decode(&[1], &mut read).is_err());
     }
 }

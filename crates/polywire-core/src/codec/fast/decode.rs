@@ -131,6 +131,10 @@ impl DecodeDialect for Lowering<'_> {
             (plan, _) => self.inside(walk, plan, |walk| self.union(walk, union)),
         }
     }
+
+    fn context(&self) -> u64 {
+        self.number()
+    }
 }
 
 /// True for a group around a single value that is not a member of a structure.

@@ -137,6 +137,10 @@ impl EncodeDialect for Lowering<'_> {
             plan => self.alone(walk, plan, |walk| self.union(walk, union)),
         }
     }
+
+    fn context(&self) -> u64 {
+        self.number()
+    }
 }
 
 impl Lowering<'_> {

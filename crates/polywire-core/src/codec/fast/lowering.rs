@@ -1,6 +1,7 @@
 //! The state that both dialects share: the plan of the value that the walk visits next. `encode`
 //! and `decode` set and read it. It touches nothing else.
 
+use alloc::rc::Rc;
 use core::cell::RefCell;
 
 use super::plan::{Plan, Plans};
@@ -41,6 +42,21 @@ impl<'p> Lowering<'p> {
             Plan::Refer(index) => self.plans.referred.get(index).cloned().map(|plan| (plan, pending)).ok_or(otherwise),
             plan => Ok((plan, pending)),
         }
+    }
+
+    /// A number for the plan of the next value, and for whether the value was already read. All
+    /// plans are parts of `plans`, so that their addresses identify them.
+    pub fn number(&self) -> u64 {
+        let (plan, pending) = &*self.next.borrow();
+        let plan = match plan {
+            Plan::Refer(index) => index << 2 | 1,
+            Plan::Group(group) => Rc::as_ptr(group).addr(),
+            Plan::Union(union) => Rc::as_ptr(union).addr(),
+            Plan::Any(any) => Rc::as_ptr(any).addr(),
+            // No structure or union has another plan that depends on its place in the templates.
+            _ => 0,
+        };
+        plan as u64 | u64::from(*pending) << 1
     }
 
     /// The slot of the template id, which a reset keeps.

@@ -56,9 +56,17 @@ impl<'a> Unfolding<'a> {
     pub fn flatten(&mut self, instructions: &'a [Instruction], scope: &Scope) -> Result<Vec<Flat<'a>>, String> {
         let (mut flat, mut taken) = (Vec::new(), BTreeMap::new());
         self.unfold(instructions, scope, 0, &mut flat)?;
-        for field in &mut flat {
-            // Bits fields are matched by their names in the template, which do not change here.
-            field.name = unique(&mut taken, identifier(&field.name));
+        let is_bits = |pair: &[Flat<'a>]| match pair {
+            [Flat { instruction: Instruction::Field(decimal), .. }, next] => bits_field_of(decimal, next).is_some(),
+            _ => false,
+        };
+        let are_bits: Vec<bool> = core::iter::once(false).chain(flat.windows(2).map(is_bits)).collect();
+        // Bits fields are matched by their names in the template, which do not change here. Since
+        // they usually have no member, all other fields get their names first.
+        for round in [false, true] {
+            for (field, _) in flat.iter_mut().zip(&are_bits).filter(|(_, is_bits)| **is_bits == round) {
+                field.name = unique(&mut taken, identifier(&field.name));
+            }
         }
         Ok(flat)
     }

@@ -50,6 +50,12 @@ pub trait EncodeDialect {
     /// Emits a union. Call [`EncodeWalk::union_arms`]; at the beginning of each arm the
     /// accumulator, an `I64`, holds the discriminator.
     fn union(&self, walk: &mut EncodeWalk<'_>, union: &UnionOut<'_>) -> Result<(), LowerError>;
+
+    /// The part of the dialect's own state on which the operations for a structure or union depend.
+    /// A recursive type gets a routine for each state.
+    fn context(&self) -> u64 {
+        0
+    }
 }
 
 /// A member to write.
@@ -85,7 +91,8 @@ pub struct EncodeWalk<'a> {
     ops: Vec<Op>,
     recursive: alloc::collections::BTreeSet<DefId>,
     routines: Vec<Option<Routine>>,
-    routine_of: BTreeMap<(DefId, NodeId), u32>,
+    /// Routines by definition, node and [`EncodeDialect::context`].
+    routine_of: BTreeMap<(DefId, NodeId, u64), u32>,
 }
 
 /// Lowers a type for encoding.
@@ -134,8 +141,14 @@ impl<'a> EncodeWalk<'a> {
 
     /// Emits the value of type `ty` at a place.
     pub fn value(&mut self, ty: &Type, place: Place) -> Result<(), LowerError> {
+        self.paths.down().map_err(|what| self.unsupported(what))?;
+        let done = self.by_kind(ty, place);
+        self.paths.up();
+        done
+    }
+
+    fn by_kind(&mut self, ty: &Type, place: Place) -> Lowered {
         let dialect = self.dialect;
-        self.paths.step().map_err(|what| self.unsupported(what))?;
         match self.schema.resolve(ty) {
             Type::Def(id) => self.def(*id, place),
             ty @ (Type::String { .. } | Type::WString { .. }) => dialect.text(self, ty, place),
@@ -163,12 +176,13 @@ impl<'a> EncodeWalk<'a> {
 
     fn routine(&mut self, id: DefId, place: Place) -> Lowered {
         let node = place.node().ok_or_else(|| self.mismatch())?;
-        if let Some(routine) = self.routine_of.get(&(id, node)) {
+        let key = (id, node, self.dialect.context());
+        if let Some(routine) = self.routine_of.get(&key) {
             self.emit(OpKind::Call { routine: *routine, place });
             return Ok(());
         }
         let routine = self.routines.len() as u32;
-        self.routine_of.insert((id, node), routine);
+        self.routine_of.insert(key, routine);
         self.routines.push(None);
         let block = self.block(|walk| walk.aggregate(id, Place::At { offset: 0, node }))?;
         self.routines[routine as usize] = Some(Routine { frame: Some(node), block, levels: 1 });

@@ -121,9 +121,10 @@ extern "C" fn character<K: Keys>(input: &mut Input<'_>, value: &mut u64) -> Stat
 }
 
 extern "C" fn literal<K: Keys>(input: &mut Input<'_>, table: &SymbolTable, value: &mut u64) -> Status {
-    read::<K>(input, value, |key| match key.first() {
-        Some(b'-' | b'0'..=b'9') => decimal::<i64>(key).map(|number| number as u64),
-        _ => table.value(key).or(table.otherwise).map(|n| n as u64).ok_or(FaultKind::UnknownLiteral),
+    read::<K>(input, value, |key| match (table.value(key), key.first()) {
+        (Some(named), _) => Ok(named as u64),
+        (None, Some(b'-' | b'0'..=b'9')) => decimal::<i64>(key).map(|number| number as u64),
+        (None, _) => table.otherwise.map(|n| n as u64).ok_or(FaultKind::UnknownLiteral),
     })
 }
 
@@ -200,5 +201,37 @@ extern "C" fn put_literal<K: Keys>(output: &mut Output<'_>, table: &SymbolTable,
     match table.name(value as i64) {
         Some(name) => K::put_key(output, name),
         None => output.fail(FaultKind::UnknownLiteral, 0, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use crate::{
+        codec::{self, Decoder, Encoder, Options},
+        layout::{Record, Shape},
+        program::Backend,
+        schema::{Def, Member, SchemaBuilder, Type},
+    };
+
+    #[test]
+    fn the_name_of_a_literal_may_look_like_a_number() {
+        let mut types = SchemaBuilder::new();
+        let grade = types.add(Def::enumeration("Grade", ["2nd", "-", "7"]));
+        let counts = Member::new("counts", Type::map(Type::Def(grade), Type::Int32));
+        let root = types.add(Def::structure("Root", [counts].into()));
+        let shape = Shape::of(&types.finish(Type::Def(root)).unwrap()).unwrap();
+        let record = Record::from_json(&shape, r#"{"counts":{"2nd":1,"-":2,"7":3}}"#).unwrap();
+        for (name, options) in ["bson", "ubjson"].into_iter().flat_map(|name| [(name, "enum=name"), (name, "")]) {
+            let (codec, backend) = (codec::find(name).unwrap(), Backend::Interpreter);
+            let options: Options = options.parse().unwrap();
+            let encoder = Encoder::for_shape_with_backend(codec, &options, &shape, backend).unwrap();
+            let decoder = Decoder::for_shape_with_backend(codec, &options, shape.schema(), &shape, backend).unwrap();
+            let (mut bytes, mut read) = (Vec::new(), Record::new(&shape));
+            encoder.encode(&record, &mut bytes).unwrap();
+            decoder.decode(&bytes, &mut read).unwrap();
+            assert_eq!(read, record, "{name} {options}");
+        }
     }
 }

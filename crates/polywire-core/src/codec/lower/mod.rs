@@ -87,10 +87,17 @@ pub(crate) struct Paths {
     bytes: usize,
     /// Number of operations emitted and values visited.
     steps: usize,
+    /// Number of values around the current one that the walk has not finished, including those
+    /// outside the current routine.
+    depth: usize,
 }
 
 /// Largest length of all paths of a program, in bytes. Names in a peer's schema may be long.
 const MAX_PATH_BYTES: usize = 16 << 20;
+
+/// Largest depth of a walk, which protects the stack. The limit on schemas is lower, but a type that
+/// contains itself may have longer paths.
+const MAX_DEPTH: usize = 128;
 
 impl Paths {
     fn new() -> Paths {
@@ -139,6 +146,20 @@ impl Paths {
             (true, _) => Err("the type has too many parts: put some of them into sequences"),
             (_, true) => Err("the names of the type's parts are too long"),
         }
+    }
+
+    /// Begins a value inside the current one. The walk calls [`Paths::up`] after it.
+    fn down(&mut self) -> Result<(), &'static str> {
+        self.step()?;
+        if self.depth == MAX_DEPTH {
+            return Err("the type is nested too deeply");
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn up(&mut self) {
+        self.depth -= 1;
     }
 }
 
@@ -250,4 +271,55 @@ pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+
+    use super::*;
+    use crate::{
+        codec::{Codec as _, Options, cdr::CDR},
+        layout::{Kind, Shape},
+        program::Check,
+        schema::{Def, Literal, SchemaBuilder},
+    };
+
+    fn of(members: Vec<Member>) -> Schema {
+        let mut types = SchemaBuilder::new();
+        types.add(Def::enumeration("Letter", ["A", "B"]));
+        let root = types.add(Def::structure("Root", members));
+        types.finish(Type::Def(root)).expect("a valid schema")
+    }
+
+    #[test]
+    fn members_of_an_enum_share_its_literals() {
+        let common = || Member::new("common", Type::Bool);
+        let letter = |name: &str| {
+            let default = Some(Literal::Enum("B".into()));
+            Member { default, ..Member::new(name, Type::Def(DefId(0))) }
+        };
+        let (writer, reader) = (of(vec![common(), letter("a"), letter("b")]), of(vec![common()]));
+        let shape = Shape::of(&reader).expect("a shape");
+        let program = CDR.lower_decode(&Options::default(), &writer, &reader, shape.layout()).expect("a program");
+        let checked = program.root.0.iter().filter_map(|op| match &op.kind {
+            OpKind::Run { segments, .. } => segments.first()?.check.as_ref(),
+            OpKind::Check(check) => Some(check),
+            _ => None,
+        });
+        let values = checked.filter_map(|check| match check {
+            Check::OneOf(values) => Some(values),
+            _ => None,
+        });
+        assert!(matches!(values.collect::<Vec<_>>()[..], [a, b] if Arc::ptr_eq(a, b)));
+
+        let shape = Shape::of(&writer).expect("a shape");
+        let layout = shape.layout();
+        let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("a structure") };
+        let literals = fields.iter().filter_map(|field| match &layout.node(field.node).kind {
+            Kind::Enum(node) => Some(&node.literals),
+            _ => None,
+        });
+        assert!(matches!(literals.collect::<Vec<_>>()[..], [a, b] if Arc::ptr_eq(a, b)));
+    }
 }

@@ -3,12 +3,13 @@
 use crate::{
     codec::lower::{
         keys::with_decimal,
-        kinds::{self, Extent, Format as _, Head, OPEN, TypeBytes, fixed, type_byte_and_word},
+        kinds::{self, Extent, Format as _, Head, OPEN, TypeBytes, Whole, fixed, type_byte_and_word},
     },
     layout::Scalar,
     program::{
         FaultKind, Input, Output, Status,
         kernel::{Room, ShortText},
+        kernels::float,
     },
 };
 
@@ -347,31 +348,30 @@ fn enter(input: &mut Input<'_>) -> Read {
     input.enter().ok()
 }
 
-/// Reads a high-precision number as a 64-bit integer or, if it does not fit, as a double.
+/// Reads a high-precision number. Leading zeros, and a point without digits after it, are accepted.
 fn high_precision(input: &mut Input<'_>) -> Read<Head> {
     let start = input.position();
     let len = length(input)?;
-    let text = take(input, len)?;
-    let head = core::str::from_utf8(text).ok().filter(|text| is_number(text)).and_then(|text| {
-        if let Ok(number) = text.parse::<u64>() {
-            return Some(Head::Unsigned(number));
-        }
-        if let Ok(number) = text.parse::<i64>() {
-            return Some(signed(number));
-        }
-        text.parse().ok().map(Head::Double)
-    });
-    head.ok_or_else(|| {
+    let written = take(input, len)?;
+    let mut room = [0; 512];
+    let begins = written.strip_prefix(b"-").unwrap_or(written).first().is_some_and(u8::is_ascii_digit);
+    let Some((number, text)) = float::whole_text(written, &mut room).filter(|_| begins) else {
         input.seek(start);
-        input.fail(FaultKind::Syntax, 0, b'H'.into())
-    })
-}
-
-/// True for text that resembles a JSON number; its exact form is not checked.
-fn is_number(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    digits.starts_with(|c: char| c.is_ascii_digit())
-        && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
+        return Err(input.fail(FaultKind::Syntax, 0, b'H'.into()));
+    };
+    let double = number.to_f64(text);
+    if !double.is_finite() {
+        input.seek(start);
+        return Err(input.fail(FaultKind::OutOfRange, 64, b'H'.into()));
+    }
+    let whole = match number.to_integer(text) {
+        Some(integer) => match u64::try_from(integer) {
+            Ok(integer) => Whole::Unsigned(integer),
+            Err(_) => Whole::Negative(!integer as u64),
+        },
+        None => Whole::Other,
+    };
+    Ok(Head::Decimal(double, whole))
 }
 
 fn take<'a>(input: &mut Input<'a>, len: u64) -> Read<&'a [u8]> {

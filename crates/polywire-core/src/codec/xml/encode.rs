@@ -7,7 +7,9 @@ use core::cell::Cell;
 use super::{
     Style,
     delimiters::{FIELDS, FLAG_NAMES, NAMED, NUMBERED},
-    element_name, is_listed, scalars, writes_its_bracket,
+    element_name, is_listed, scalars,
+    tokens::MAX_ATTRIBUTES,
+    writes_its_bracket,
 };
 use crate::{
     codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, scalar_of, symbols},
@@ -71,8 +73,14 @@ impl EncodeDialect for Dialect {
     }
 
     fn structure(&self, walk: &mut EncodeWalk<'_>, _: DefId, members: &[MemberOut<'_>]) -> Lowered {
-        let as_attribute =
-            |out: &&MemberOut<'_>| self.style.attributes && fits_attribute(walk.schema(), &out.member.ty);
+        let mut left = if self.style.attributes { MAX_ATTRIBUTES } else { 0 };
+        let as_attribute = |out: &&MemberOut<'_>| {
+            // An attribute `xmlns` is a namespace to every reader.
+            let named = element_name(&out.member.name) != "xmlns";
+            let fits = left > 0 && named && fits_attribute(walk.schema(), &out.member.ty);
+            left -= usize::from(fits);
+            fits
+        };
         let (attributes, elements): (alloc::vec::Vec<_>, alloc::vec::Vec<_>) = members.iter().partition(as_attribute);
         for out in attributes {
             member(walk, out, |walk, place| {

@@ -1,6 +1,6 @@
 //! Computes sizes and offsets: turns a schema into a [`Plan`].
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use core::mem;
 
 use super::{MAX_BYTES, MAX_FIELDS, Place, Plan, RawMap, RawSequence, RawUnion, What};
@@ -11,7 +11,14 @@ use crate::{
 
 impl Plan {
     pub(super) fn of(schema: &Schema) -> Result<Plan, ShapeError> {
-        let mut planner = Planner { schema, places: Vec::new(), known: BTreeMap::new(), later: Vec::new(), fields: 0 };
+        let mut planner = Planner {
+            schema,
+            places: Vec::new(),
+            known: BTreeMap::new(),
+            literals: BTreeMap::new(),
+            later: Vec::new(),
+            fields: 0,
+        };
         let root = planner.later(schema.root());
         while let Some((id, ty)) = planner.later.pop() {
             planner.fill(id, &ty, None)?;
@@ -30,6 +37,8 @@ struct Planner<'a> {
     schema: &'a Schema,
     places: Vec<Option<Place>>,
     known: BTreeMap<DefId, NodeId>,
+    /// The literals of each enum, which its places share: each default of a member needs a place.
+    literals: BTreeMap<DefId, Arc<[i32]>>,
     later: Vec<(NodeId, Type)>,
     fields: usize,
 }
@@ -125,9 +134,12 @@ impl Planner<'_> {
                     _ => None,
                 };
                 let default = given.or(literals.iter().find(|l| l.is_default)).or(literals.first());
-                let mut values: Vec<i32> = literals.iter().map(|l| l.value).collect();
-                values.sort_unstable();
-                let what = What::Enum { literals: values.into(), fresh: default.map_or(0, |l| l.value) };
+                let values = self.literals.entry(id).or_insert_with(|| {
+                    let mut values: Vec<i32> = literals.iter().map(|l| l.value).collect();
+                    values.sort_unstable();
+                    values.into()
+                });
+                let what = What::Enum { literals: values.clone(), fresh: default.map_or(0, |l| l.value) };
                 Ok(of_type::<i32>(what))
             }
             DefKind::Bitmask { bit_bound, .. } => {

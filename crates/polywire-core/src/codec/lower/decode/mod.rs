@@ -67,6 +67,12 @@ pub trait DecodeDialect {
     /// Emits a union. Read the discriminator into the accumulator as an `I64`, without checking it,
     /// and call [`DecodeWalk::union_arms`].
     fn union(&self, walk: &mut DecodeWalk<'_>, union: &UnionIn<'_>) -> Result<(), LowerError>;
+
+    /// The part of the dialect's own state on which the operations for a structure or union depend.
+    /// A recursive type gets a routine for each state.
+    fn context(&self) -> u64 {
+        0
+    }
 }
 
 /// The destination of a value, and what the reader's type requires of it.
@@ -151,11 +157,13 @@ pub struct DecodeWalk<'a> {
     recursive: BTreeSet<DefId>,
     routines: Vec<Option<Routine>>,
     routine_of: BTreeMap<RoutineKey, u32>,
+    /// The literals of the writer's enums in ascending order; see [`DecodeWalk::one_of`].
+    literals: BTreeMap<DefId, Arc<[i64]>>,
 }
 
-/// What a routine depends on: the writer's definition, the reader's definition with its node, and
-/// for a union the result of [`Slot::policy`].
-type RoutineKey = (DefId, Option<(DefId, NodeId)>, Option<(u8, Option<*const Member>)>);
+/// What a routine depends on: the writer's definition, the reader's definition with its node, for a
+/// union the result of [`Slot::policy`], and [`DecodeDialect::context`].
+type RoutineKey = (DefId, Option<(DefId, NodeId)>, Option<(u8, Option<*const Member>)>, u64);
 
 /// Lowers a pair of types for decoding. Paths in errors use the writer's names.
 pub fn lower(
@@ -191,6 +199,7 @@ pub fn lower_several(
         recursive: recursive(writer),
         routines: Vec::new(),
         routine_of: BTreeMap::new(),
+        literals: BTreeMap::new(),
     };
     let place = Place::At { offset: 0, node: layout.root() };
     let blocks = dialects.iter().map(|dialect| {
@@ -233,8 +242,14 @@ impl<'a> DecodeWalk<'a> {
 
     /// Emits the reading of a value of the writer's type `ty` into a slot.
     pub fn value(&mut self, ty: &Type, slot: &Slot<'_>) -> Result<(), LowerError> {
+        self.paths.down().map_err(|what| self.unsupported(what))?;
+        let done = self.by_kind(ty, slot);
+        self.paths.up();
+        done
+    }
+
+    fn by_kind(&mut self, ty: &Type, slot: &Slot<'_>) -> Lowered {
         let dialect = self.dialect;
-        self.paths.step().map_err(|what| self.unsupported(what))?;
         match self.writer.resolve(ty) {
             Type::Def(id) => self.def(*id, slot),
             ty @ (Type::String { .. } | Type::WString { .. }) => dialect.text(self, ty, slot),
@@ -264,7 +279,7 @@ impl<'a> DecodeWalk<'a> {
         let target = self.reader_def(slot).zip(slot.place.node());
         let is_union = matches!(self.writer.def(id).kind, DefKind::Union { .. });
         let (policy, member) = slot.policy();
-        let key = (id, target, is_union.then_some((policy as u8, member)));
+        let key = (id, target, is_union.then_some((policy as u8, member)), self.dialect.context());
         if let Some(routine) = self.routine_of.get(&key) {
             self.emit(OpKind::Call { routine: *routine, place: slot.place });
             return Ok(());
@@ -555,13 +570,24 @@ impl<'a> DecodeWalk<'a> {
             return Ok((wire == Scalar::Bool).then_some(Check::Bool));
         };
         match (&writer.def(*id).kind, slot.place) {
-            (DefKind::Enum { literals, .. }, Place::Sink) => Ok(Some(one_of(literals))),
+            (DefKind::Enum { literals, .. }, Place::Sink) => Ok(Some(self.one_of(*id, literals))),
             (DefKind::Enum { .. }, Place::At { node, .. }) => {
                 Ok(Some(Check::Enum { node, otherwise: self.default_literal(slot) }))
             }
             (_, Place::Sink) => Ok(None),
             _ => self.kept_bits(*id, slot),
         }
+    }
+
+    /// A check that the value is one of the literals of the writer's enum. All checks of an enum
+    /// share its values.
+    fn one_of(&mut self, id: DefId, literals: &[EnumLiteral]) -> Check {
+        let values = self.literals.entry(id).or_insert_with(|| {
+            let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
+            values.sort_unstable();
+            values.into()
+        });
+        Check::OneOf(values.clone())
     }
 
     /// The literal that replaces one that the reader does not know, if the reader's enum or member
@@ -789,13 +815,6 @@ impl MemberIn<'_> {
     pub fn must_be_understood(&self) -> bool {
         self.reader.is_none() && !self.in_skipped && self.writer.must_understand
     }
-}
-
-/// A check that the value is one of the writer's literals.
-fn one_of(literals: &[EnumLiteral]) -> Check {
-    let mut values: Vec<i64> = literals.iter().map(|l| l.value.into()).collect();
-    values.sort_unstable();
-    Check::OneOf(values.into())
 }
 
 /// A key for a table of members.

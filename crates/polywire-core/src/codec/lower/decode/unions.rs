@@ -63,8 +63,13 @@ impl<'a> DecodeWalk<'a> {
     /// Emits a check that the discriminator is a value of its type. This is needed even for values
     /// without a case, because a record could not be encoded again with an invalid discriminator.
     fn check_discriminator(&mut self, union: &UnionIn<'_>) {
-        let check = match self.writer.def_of(union.discriminator) {
-            Some(Def { kind: DefKind::Enum { literals, .. }, .. }) => one_of(literals),
+        let writer = self.writer;
+        let definition = match writer.resolve(union.discriminator) {
+            Type::Def(id) => Some((*id, &writer.def(*id).kind)),
+            _ => None,
+        };
+        let check = match definition {
+            Some((id, DefKind::Enum { literals, .. })) => self.one_of(id, literals),
             _ => match union.wire.range() {
                 Some((min, max)) if !self.is_within(min, max) => Check::Range { min, max },
                 _ => return,

@@ -3,14 +3,11 @@
 //! and a mantissa keeps the number of decimal places: `99.50` is the mantissa 9950 with the
 //! exponent -2.
 
-use super::{Form, tokens};
+use super::{Form, scalars::number_of_text, tokens};
 use crate::{
     codec::lower::{DecodeWalk, EncodeWalk, Lowered, MemberIn, MemberOut},
     layout::Scalar,
-    program::{
-        FaultKind, Input, Output, ScalarKernel, Status, TestKernel, Wire,
-        kernels::{float, number},
-    },
+    program::{FaultKind, Input, Output, ScalarKernel, Status, TestKernel, Wire, kernels::number},
     schema::Type,
 };
 
@@ -127,7 +124,7 @@ fn parts(input: &mut Input<'_>) -> Result<(i64, i32), Status> {
     let number = if quoted {
         let text = tokens::string(input)?;
         let (mut buffer, mut room) = ([0; 64], [0; 512]);
-        text.plain(&mut buffer).and_then(|text| float::whole_text(text, &mut room)).map(|(number, _)| number)
+        text.plain(&mut buffer).and_then(|text| number_of_text(text, &mut room)).map(|(number, _)| number)
     } else {
         Some(tokens::number(input)?.0)
     };

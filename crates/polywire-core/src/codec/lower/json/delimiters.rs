@@ -546,10 +546,11 @@ fn union_head(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Resu
         return label.map(|label| label as u64).ok_or_else(|| input.fail(FaultKind::UnknownCase, 0, 0));
     }
     let value = discriminator(input, table, integer)?;
-    if !tokens::accept(input, b',') && tokens::peek(input) != Some(b'}') {
-        return Err(tokens::unexpected(input, b'}'));
+    let next = if tokens::accept(input, b',') { b'"' } else { b'}' };
+    match tokens::peek(input) {
+        Some(byte) if byte == next => Ok(value),
+        _ => Err(tokens::unexpected(input, next)),
     }
-    Ok(value)
 }
 
 fn discriminator(input: &mut Input<'_>, table: &SymbolTable, integer: bool) -> Result<u64, Status> {

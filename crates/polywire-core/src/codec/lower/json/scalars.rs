@@ -3,6 +3,7 @@
 
 use super::tokens;
 use crate::{
+    codec::lower::keys::with_decimal,
     layout::{Float128, Scalar},
     program::{
         Elements, FaultKind, Input, Output, ScalarKernel, SliceKernel, Status,
@@ -30,6 +31,7 @@ pub enum Form {
 /// The kernel for a scalar of a primitive type, or for the bits of a definition.
 pub(super) fn kernel(ty: &Type, scalar: Scalar, form: Form) -> &'static ScalarKernel {
     match (ty, scalar, form) {
+        (Type::Char8, _, Form::Key) => &KEY_CHAR8,
         (Type::Char8, ..) => &CHAR8,
         (Type::Char16, _, Form::Key) => &KEY_CHAR16,
         (Type::Char16, ..) => &CHAR16,
@@ -171,20 +173,33 @@ fn quoted_integer(input: &mut Input<'_>) -> Result<i128, Status> {
     })
 }
 
-/// Parses an integer. As in YAML, it may have a plus sign, leading zeros, or octal digits after
-/// `0o`.
+/// Parses an integer in one of the forms of [`number_of_text`].
 pub(super) fn integer_of_text(text: &[u8]) -> Option<i128> {
-    if let Some(digits) = text.strip_prefix(b"0o") {
-        let digits = core::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-        return u64::from_str_radix(digits, 8).ok().map(i128::from);
-    }
     let mut room = [0; 512];
-    let (number, text) = float::whole_text(text, &mut room)?;
+    let (number, text) = number_of_text(text, &mut room)?;
     number.to_integer(text)
 }
 
-/// A quoted number. It may have a plus sign, leading zeros, or no digits on one side of the point.
-/// If `value` fails, its error is the number of bits of the type.
+/// Splits a text that is a number as a whole. As in YAML, it may have a plus sign, leading zeros,
+/// no digits on one side of the point, or octal digits after `0o`.
+pub(super) fn number_of_text<'a>(text: &'a [u8], room: &'a mut [u8; 512]) -> Option<(float::Decimal, &'a [u8])> {
+    let Some(value) = octal(text) else { return float::whole_text(text, room) };
+    let len = with_decimal(false, value, |digits| {
+        room.iter_mut().zip(digits.bytes()).for_each(|(to, from)| *to = from);
+        digits.len()
+    });
+    let text = room.get(..len)?;
+    Some((float::decimal(text).ok()?, text))
+}
+
+/// The value of octal digits after `0o`.
+fn octal(text: &[u8]) -> Option<u64> {
+    let digits = core::str::from_utf8(text.strip_prefix(b"0o")?).ok().filter(|digits| !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, 8).ok()
+}
+
+/// A quoted number in one of the forms of [`number_of_text`]. If `value` fails, its error is the
+/// number of bits of the type.
 #[cold]
 fn quoted_number<R>(
     input: &mut Input<'_>,
@@ -193,7 +208,7 @@ fn quoted_number<R>(
     let start = input.position();
     let text = tokens::string(input)?;
     let (mut buffer, mut room) = ([0; 64], [0; 512]);
-    let number = text.plain(&mut buffer).and_then(|text| float::whole_text(text, &mut room));
+    let number = text.plain(&mut buffer).and_then(|text| number_of_text(text, &mut room));
     match number.map(|(number, text)| value(&number, text)) {
         Some(Ok(value)) => Ok(value),
         Some(Err(bits)) => Err(out_of_range(input, start, bits)),
@@ -393,10 +408,11 @@ extern "C" fn put_key_bool(output: &mut Output<'_>, word: u64) -> Status {
 
 static CHAR8: ScalarKernel = ScalarKernel::new("json char", Scalar::U8, get_char::<0xFF>, put_char);
 static CHAR16: ScalarKernel = ScalarKernel::new("json wchar", Scalar::U16, get_char::<0xFFFF>, put_char);
-static KEY_CHAR16: ScalarKernel = ScalarKernel::new("json key wchar", Scalar::U16, get_char::<0xFFFF>, put_key_char);
+static KEY_CHAR8: ScalarKernel = ScalarKernel::new("json key char", Scalar::U8, get_key_char::<0xFF>, put_char);
+static KEY_CHAR16: ScalarKernel =
+    ScalarKernel::new("json key wchar", Scalar::U16, get_key_char::<0xFFFF>, put_key_char);
 
-/// A string of one character, or the character's code as a number, quoted or not. Half of a
-/// surrogate pair as a map key is a quoted code.
+/// A string of one character, or the character's code as a number, quoted or not.
 extern "C" fn get_char<const LARGEST: u32>(input: &mut Input<'_>, word: &mut u64) -> Status {
     let start = input.position();
     let code = match tokens::peek(input) {
@@ -420,6 +436,14 @@ extern "C" fn get_char<const LARGEST: u32>(input: &mut Input<'_>, word: &mut u64
             tokens::wrong_kind(input)
         }
         Err(status) => status,
+    }
+}
+
+/// A string of one character, or the character's code in quotes.
+extern "C" fn get_key_char<const LARGEST: u32>(input: &mut Input<'_>, word: &mut u64) -> Status {
+    match tokens::peek(input) {
+        Some(b'"') => get_char::<LARGEST>(input, word),
+        _ => tokens::unexpected(input, b'"'),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use alloc::string::String;
 
-use super::{Extent, Format, Head, OPEN};
+use super::{Extent, Format, Head, OPEN, Whole};
 use crate::{
     codec::lower::{
         keys::{Keys, fail_at, one_character},
@@ -39,8 +39,11 @@ fn scalar<F: Format, T>(input: &mut Input<'_>, of: impl FnOnce(Head) -> Result<T
 #[inline(always)]
 pub(super) fn signed_of(head: Head) -> Result<i64, FaultKind> {
     match head {
-        Head::Unsigned(n) => i64::try_from(n).map_err(|_| FaultKind::OutOfRange),
-        Head::Negative(n) => i64::try_from(n).map(|n| !n).map_err(|_| FaultKind::OutOfRange),
+        Head::Unsigned(n) | Head::Decimal(_, Whole::Unsigned(n)) => i64::try_from(n).map_err(|_| FaultKind::OutOfRange),
+        Head::Negative(n) | Head::Decimal(_, Whole::Negative(n)) => {
+            i64::try_from(n).map(|n| !n).map_err(|_| FaultKind::OutOfRange)
+        }
+        Head::Decimal(_, Whole::Other) => Err(FaultKind::OutOfRange),
         Head::Single(number) => whole(f64::from(number)),
         Head::Double(number) => whole(number),
         _ => Err(FaultKind::WrongKind),
@@ -51,8 +54,8 @@ pub(super) fn signed_of(head: Head) -> Result<i64, FaultKind> {
 #[inline(always)]
 pub(super) fn unsigned_of(head: Head) -> Result<u64, FaultKind> {
     match head {
-        Head::Unsigned(n) => Ok(n),
-        Head::Negative(_) => Err(FaultKind::OutOfRange),
+        Head::Unsigned(n) | Head::Decimal(_, Whole::Unsigned(n)) => Ok(n),
+        Head::Negative(_) | Head::Decimal(..) => Err(FaultKind::OutOfRange),
         Head::Single(number) => whole_unsigned(f64::from(number)),
         Head::Double(number) => whole_unsigned(number),
         _ => Err(FaultKind::WrongKind),
@@ -102,7 +105,7 @@ pub(super) fn or_nan<F: Format>(head: Head) -> Head {
 #[inline(always)]
 pub(super) fn double_of(head: Head) -> Result<f64, FaultKind> {
     match head {
-        Head::Double(number) => Ok(number),
+        Head::Double(number) | Head::Decimal(number, _) => Ok(number),
         Head::Single(number) => Ok(widen(number)),
         Head::Unsigned(n) => exact(n.into()),
         Head::Negative(n) => exact(-1 - i128::from(n)),
@@ -126,7 +129,7 @@ pub(super) fn widen(single: f32) -> f64 {
 pub(super) fn single_of(head: Head) -> Result<f32, FaultKind> {
     match head {
         Head::Single(number) => Ok(number),
-        Head::Double(number) => {
+        Head::Double(number) | Head::Decimal(number, _) => {
             let narrow = number as f32;
             if narrow.is_finite() || !number.is_finite() { Ok(narrow) } else { Err(FaultKind::OutOfRange) }
         }
@@ -156,10 +159,19 @@ pub(super) fn quad<F: Format>(input: &mut Input<'_>) -> Read<u128> {
                 false => Err(wrong_kind(input, start)),
             }
         }
-        head => match double_of(or_nan::<F>(head)) {
+        head => match quad_of(or_nan::<F>(head)) {
             Ok(number) => Ok(Float128::from(number).to_bits()),
             Err(kind) => Err(fail_at(input, start, kind)),
         },
+    }
+}
+
+/// A number for a `long double`: of decimal digits, an integer is not rounded.
+fn quad_of(head: Head) -> Result<f64, FaultKind> {
+    match head {
+        Head::Decimal(_, Whole::Unsigned(n)) => double_of(Head::Unsigned(n)),
+        Head::Decimal(_, Whole::Negative(n)) => double_of(Head::Negative(n)),
+        head => double_of(head),
     }
 }
 

@@ -169,6 +169,8 @@ pub enum Head {
     Single(f32),
     /// A floating-point number of 64 bits.
     Double(f64),
+    /// A number in decimal digits: the nearest finite `f64`, and the integer that it is.
+    Decimal(f64, Whole),
     /// A boolean.
     Bool(bool),
     /// Null.
@@ -182,6 +184,17 @@ pub enum Head {
     /// A map.
     Map(Extent),
     /// A kind that represents no value of any type.
+    Other,
+}
+
+/// The integer that a number in decimal digits is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// This integer.
+    Unsigned(u64),
+    /// The integer -1 - n.
+    Negative(u64),
+    /// None, or one that does not fit 64 bits and a sign.
     Other,
 }
 

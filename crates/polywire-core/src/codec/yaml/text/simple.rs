@@ -99,6 +99,11 @@ impl Reader<'_, '_, '_> {
         done(self.output.put(bytes))
     }
 
+    /// Records that what is written next comes from `source`.
+    fn note(&mut self, source: usize) -> Result<(), Stop> {
+        done(self.positions.note(self.output, source))
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -118,7 +123,7 @@ impl Reader<'_, '_, '_> {
     fn node(&mut self, mut column: usize) -> Result<bool, Stop> {
         while self.comes(b"- ") {
             self.push(column, Kind::Sequence)?;
-            self.positions.note(self.output, self.at);
+            self.note(self.at)?;
             self.put(b"[")?;
             self.at += 2;
             column += 2;
@@ -130,7 +135,7 @@ impl Reader<'_, '_, '_> {
         let scalar = self.scalar()?;
         if self.is_key() {
             self.push(column, Kind::Mapping)?;
-            self.positions.note(self.output, scalar.start);
+            self.note(scalar.start)?;
             self.put(b"{")?;
             return self.member(scalar);
         }
@@ -203,7 +208,7 @@ impl Reader<'_, '_, '_> {
             };
             if let Some(kind) = kind {
                 let open = if kind == Kind::Mapping { b'{' } else { b'[' };
-                self.positions.note(self.output, self.at);
+                self.note(self.at)?;
                 self.at += 1;
                 self.put(&[open])?;
                 self.push(usize::MAX, kind)?;
@@ -310,7 +315,7 @@ impl Reader<'_, '_, '_> {
             return Err(Stop::Unusual);
         }
         let text = self.text.get(key.start..key.end).unwrap_or_default();
-        self.positions.note(self.output, key.start);
+        self.note(key.start)?;
         match text.first() {
             Some(b'"') => self.put(text)?,
             _ => {
@@ -324,7 +329,7 @@ impl Reader<'_, '_, '_> {
 
     fn put_scalar(&mut self, scalar: Scalar) -> Result<(), Stop> {
         let text = self.text.get(scalar.start..scalar.end).unwrap_or_default();
-        self.positions.note(self.output, scalar.start);
+        self.note(scalar.start)?;
         if text.first() == Some(&b'"') {
             return self.put(text);
         }
