@@ -165,10 +165,10 @@ impl Collector {
     }
 
     /// Applies a configuration. Unchanged handlers continue; the others are closed after they have
-    /// stored their entries, for which they have 5 s. Entries that are not stored by then are passed
-    /// to the new handler of the same name. If a handler cannot be opened, everything
-    /// else is still done before the error is returned. A handler that fails for reasons other than
-    /// its settings is not an error: it is opened again later.
+    /// stored their entries, for which they have 5 s. Entries that are not stored by then are
+    /// passed to the new handler of the same name. If a handler cannot be opened, everything else
+    /// is still done before the error is returned. A handler that fails for reasons other than its
+    /// settings is not an error: it is opened again later.
     pub fn reload(&mut self, config: &CollectorConfig) -> Result<Changes, CollectorError> {
         let mut changes = Changes::default();
         let workers = self.workers();

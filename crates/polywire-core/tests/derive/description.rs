@@ -301,15 +301,15 @@ fn programs_change_unions_through_functions() {
 struct Equipment(pub u8);
 
 #[derive(Message)]
-#[polywire(bitmask(bit_bound = 8, bit_bound = 3))]
-struct Bounded(pub u8);
+#[polywire(bitmask(LOW = 0, bit_bound = 3))]
+struct Bounded(pub u32);
 
 #[test]
 fn only_the_first_entry_of_a_bitmask_is_its_bound() {
     let schema = Bounded::shape().schema();
     let Type::Def(id) = schema.root() else { panic!() };
     let DefKind::Bitmask { bit_bound, flags } = &schema.def(*id).kind else { panic!() };
-    assert_eq!((*bit_bound, flags[0].name.as_str(), flags[0].position), (8, "bit_bound", 3));
+    assert_eq!((*bit_bound, flags[1].name.as_str(), flags[1].position), (32, "bit_bound", 3));
 }
 
 #[derive(Message)]

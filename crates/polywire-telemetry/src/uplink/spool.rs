@@ -271,8 +271,8 @@ impl Spool {
         fits
     }
 
-    /// Returns whether a segment can never be read: it is missing or cut off, or the disk has failed
-    /// at it repeatedly. Other errors pass, such as too many open files.
+    /// Returns whether a segment can never be read: it is missing or cut off, or the disk has
+    /// failed at it repeatedly. Other errors pass, such as too many open files.
     fn is_lost(&mut self, id: SegmentId, error: &io::Error) -> bool {
         let Some(segment) = self.segments.get_mut(&id) else { return true };
         match error.kind() {

@@ -61,9 +61,9 @@ pub enum Event {
         count: u64,
     },
     /// A link broke before the peer had confirmed all messages sent to it, or the port closed and
-    /// the peer had not read them within [`EngineOptions::linger`](super::EngineOptions::linger), or
-    /// messages that waited for another relay were given up.
-    /// The peer may not have received them.
+    /// the peer had not read them within [`EngineOptions::linger`](super::EngineOptions::linger),
+    /// or messages that waited for another relay were given up. The peer may not have received
+    /// them.
     Unconfirmed {
         /// The link.
         link: LinkInfo,

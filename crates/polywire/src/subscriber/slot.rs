@@ -256,7 +256,8 @@ impl<C: Coding> SlotOf<C> {
             (None, Delivery::Inline(inline)) if !inline.is_running_here() => {
                 self.call(&mut inline.lock(), envelope, payload, &info, shared)
             }
-            // Without a policy, the callback has published the message, and gets it after this call.
+            // Without a policy, the callback has published the message, and gets it after this
+            // call.
             (Some(_), _) | (None, Delivery::Inline(_)) => {
                 let decoded = self.decoded(envelope, payload, info, shared)?;
                 self.route.take(Arrival { decoded: Ok(decoded), qos: self.qos });

@@ -255,7 +255,8 @@ impl EncodeDialect for KeyDialect {
 }
 
 /// Adds up the largest key. Each step returns `None` if the key exceeds a hash or is unbounded, or
-/// if it has optional or mutable parts, whose headers are not counted: such keys are always digested.
+/// if it has optional or mutable parts, whose headers are not counted: such keys are always
+/// digested.
 struct Largest<'s> {
     dialect: Dialect,
     schema: &'s Schema,

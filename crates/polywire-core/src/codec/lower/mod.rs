@@ -95,8 +95,8 @@ pub(crate) struct Paths {
 /// Largest length of all paths of a program, in bytes. Names in a peer's schema may be long.
 const MAX_PATH_BYTES: usize = 16 << 20;
 
-/// Largest depth of a walk, which protects the stack. The limit on schemas is lower, but a type that
-/// contains itself may have longer paths.
+/// Largest depth of a walk, which protects the stack. The limit on schemas is lower, but a type
+/// that contains itself may have longer paths.
 const MAX_DEPTH: usize = 128;
 
 impl Paths {
