@@ -17,6 +17,7 @@ use crate::{
     clock,
     node::{PortEntry, Replay},
     replayed::{LISTED, Part},
+    unwind::restoring,
 };
 
 /// The least time between two replays of one publisher.
@@ -342,7 +343,8 @@ impl Replay for HistoryCache {
                         return;
                     }
                 }
-                history.replay();
+                // Within a process, the replay calls callbacks.
+                restoring(|| history.work().running = false, || history.replay());
                 drop(history);
                 thread::sleep(PAUSE);
             }

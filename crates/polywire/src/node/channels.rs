@@ -92,6 +92,13 @@ pub(super) fn is_among<'a>(refused: &'a Refused, route: &Arc<dyn Route>) -> Opti
     refused.iter().find(|(other, _)| Arc::ptr_eq(other, route)).map(|(_, reason)| reason)
 }
 
+/// Returns the subscribers that neither read the channel nor have refused it: only these may need
+/// a document.
+pub(super) fn undecided(routes: &[Arc<dyn Route>], slots: &Slots, refused: &Refused) -> Vec<Arc<dyn Route>> {
+    let reads = |route: &Arc<dyn Route>| slots.iter().any(|(other, _)| Arc::ptr_eq(other, route));
+    routes.iter().filter(|route| !reads(route) && is_among(refused, route).is_none()).cloned().collect()
+}
+
 /// Whether a channel carries the history of another channel's writer.
 pub(super) fn is_history(announcement: &Announcement) -> bool {
     Offer::parse(&announcement.offer).is_ok_and(|offer| offer.history_of.is_some())

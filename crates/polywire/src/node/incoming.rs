@@ -27,7 +27,7 @@ use polywire_core::{
 };
 
 use super::{
-    channels::{Channel, Channels, Reading, Receiving, Refused, Slots, is_among, is_history},
+    channels::{Channel, Channels, Reading, Receiving, Refused, Slots, is_among, is_history, undecided},
     documents::Documents,
     inner::{Inner, SessionSettings},
     limits::Exceeded,
@@ -393,7 +393,7 @@ impl Incoming {
                 return true;
             }
         }
-        let unfetched = match missing(&node, &source.announcement, &routes) {
+        let unfetched = match missing(&node, &source.announcement, &undecided(&routes, &before, &refused)) {
             None => None,
             Some(document) => match self.lock().session.fetch(channel, document, clock::now()) {
                 Fetch::Pending => return false,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, Weak},
     thread::{self, JoinHandle},
     time::Duration,
@@ -71,7 +72,6 @@ impl Drop for Timer {
         self.shared.changed.notify_one();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            // The thread does nothing that could panic.
             let _ = thread.join();
         }
     }
@@ -86,7 +86,8 @@ impl Shared {
                 let who = wait.remove();
                 drop(state);
                 if let Some(who) = who.upgrade() {
-                    who.wake();
+                    // Callbacks of the application may panic, which has printed why.
+                    let _ = panic::catch_unwind(AssertUnwindSafe(|| who.wake()));
                 }
                 state = self.lock();
                 continue;

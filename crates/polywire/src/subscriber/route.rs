@@ -4,6 +4,7 @@
 use std::{
     any::TypeId,
     collections::{BTreeMap, VecDeque},
+    mem,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -43,6 +44,7 @@ use crate::{
     queue::{Drops, Queue, Tag, Weighed},
     stats::{Histogram, TopicStats},
     status::{Mismatch, Recent},
+    unwind::restoring,
     wire::Choice,
     writers::{Missing, Writers},
 };
@@ -337,10 +339,25 @@ impl<C: Coding> RouteOf<C> {
         self.tell_lost(released.lost);
         let mut items = released.items;
         while !items.is_empty() {
-            self.hand_on(items);
+            restoring(|| self.release(writer), || self.hand_on(mem::take(&mut items)));
             items = self.rules.barriers().handed(writer);
             self.rules.handed.notify_all();
         }
+    }
+
+    /// Lets other threads go on after a panic of the callback. Messages that were held meanwhile
+    /// count as lost.
+    #[cold]
+    fn release(&self, writer: Writer) {
+        let left = {
+            let mut barriers = self.rules.barriers();
+            let left = barriers.handed(writer);
+            // Nothing is held now, so this ends the turn.
+            barriers.handed(writer);
+            left
+        };
+        self.rules.handed.notify_all();
+        self.tell_lost(left.len() as u64);
     }
 
     #[cold]
