@@ -44,7 +44,7 @@
 //! | enum with data | `switch = "int32"` or `switch_type = "path::Enum"` | type of the discriminator |
 //! | | `key` | the discriminator is the key |
 //! | its variants | `case(1, 2)`, `default`, and those of a member | labels: integers, booleans, characters, names of literals |
-//! | `struct X(pub u8)` | `bitmask(bit_bound = 8, MODE_A = 0, MODE_C = 1)` | flags and their bits |
+//! | `struct X(pub u8)` | `bitmask(bit_bound = 8, MODE_A = 0, MODE_C = 1)` | flags and their bits; `bit_bound` is first |
 //! | `struct X(pub u64)` | `bitset(a(3), _(2), b(1, "boolean"))` | fields with widths, from the lowest bit up; `base = "path"` in front inherits |
 //!
 //! # Mistakes

@@ -159,6 +159,7 @@ fn samples_of_a_program_that_has_ended_outlive_its_type() {
     std::thread::sleep(Duration::from_millis(200));
     turn(&mut agent);
     until("the last sample comes", || {
+        turn(&mut agent);
         let sample = received.recv_timeout(Duration::from_millis(20));
         sample.is_some_and(|sample| sample.value.f64("bar") == Ok(9.5))
     });

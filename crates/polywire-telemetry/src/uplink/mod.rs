@@ -160,6 +160,8 @@ pub struct Uplink {
     due: Option<Duration>,
     /// Whether all waiting samples are being sent.
     is_flushing: bool,
+    /// The spool could not be read, and is not read again before this time.
+    unreadable_until: Duration,
     synced: Duration,
     status: UplinkStatus,
 }
@@ -227,6 +229,7 @@ impl Uplink {
             told: (start, BTreeSet::new()),
             due: None,
             is_flushing,
+            unreadable_until: Duration::ZERO,
             synced: now.steady,
             status: UplinkStatus::default(),
         })
@@ -334,7 +337,7 @@ impl Uplink {
             return None;
         }
         let is_due = self.is_flushing || self.due.is_some_and(|due| due <= now.steady);
-        if is_due && self.may_load() {
+        if is_due && now.steady >= self.unreadable_until && self.may_load() {
             self.load(now);
         }
         let at = self.flights.iter().position(|flight| flight.state == State::Waits)?;
@@ -407,6 +410,9 @@ impl Uplink {
             self.load_last(&mut samples, most_bytes);
         }
         if samples.is_empty() {
+            if has_failed {
+                self.unreadable_until = now.steady.saturating_add(AGAIN);
+            }
             (self.is_flushing, self.due) = (false, has_failed.then(|| now.steady.saturating_add(AGAIN)));
             // Bytes that were read without a sample come after samples that are under way.
             match self.flights.back_mut() {
@@ -493,8 +499,8 @@ impl Uplink {
             _ if out >= self.open => None,
             (true, _) => Some(credit),
             (false, _) if !self.may_load() => None,
-            (false, true) => Some(credit),
-            (false, false) => self.due.map(|due| until(due).max(credit)),
+            (false, true) => Some(credit.max(until(self.unreadable_until))),
+            (false, false) => self.due.map(|due| until(due.max(self.unreadable_until)).max(credit)),
         };
         let held =
             self.streams.values().filter(|stream| stream.held.is_some()).map(|stream| until(stream.free_at)).min();

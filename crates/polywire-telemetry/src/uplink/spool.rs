@@ -271,17 +271,20 @@ impl Spool {
         fits
     }
 
-    /// Returns whether a segment can never be read: it is missing or cut off, or the disk has
-    /// failed at it repeatedly. Other errors pass, such as too many open files.
+    /// Returns whether a segment can never be read: it is missing or cut off, or reading it has
+    /// failed repeatedly. Errors of the process pass, such as too many open files.
     fn is_lost(&mut self, id: SegmentId, error: &io::Error) -> bool {
         let Some(segment) = self.segments.get_mut(&id) else { return true };
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => true,
-            _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+            io::ErrorKind::OutOfMemory | io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => false,
+            _ if [Errno::MFILE, Errno::NFILE].iter().any(|full| error.raw_os_error() == Some(full.raw_os_error())) => {
+                false
+            }
+            _ => {
                 segment.failures += 1;
                 segment.failures >= ATTEMPTS
             }
-            _ => false,
         }
     }
 

@@ -17,7 +17,8 @@ use super::delivery::{Holdable, Missing, start_of};
 
 /// The most bytes that a frame has besides its payload and its extensions.
 const FRAME_HEADER: usize = 64;
-/// Bytes of frames other than messages that may wait for one member.
+/// Bytes of frames other than messages that may wait for one member before documents are left out,
+/// of which a peer may request any number. Other frames may take twice as many.
 const CONTROL_BYTES: usize = 16 << 20;
 
 /// A message for a peer that has not answered yet.
@@ -105,9 +106,14 @@ impl Outbox {
         Some(item)
     }
 
-    /// Returns whether another control frame may wait for the member.
-    pub(super) fn has_room_for_control(&self, to: MemberId) -> bool {
+    /// Returns whether another document may wait for the member.
+    pub(super) fn has_room_for_document(&self, to: MemberId) -> bool {
         self.control_bytes.get(&to).is_none_or(|bytes| *bytes < CONTROL_BYTES)
+    }
+
+    /// Returns whether another control frame, other than a document, may wait for the member.
+    pub(super) fn has_room_for_control(&self, to: MemberId) -> bool {
+        self.control_bytes.get(&to).is_none_or(|bytes| *bytes < 2 * CONTROL_BYTES)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -201,14 +207,15 @@ mod tests {
         let bytes = vec![0; 1 << 20];
         let document = Frame::Document { document: Id128::ZERO, bytes: Some(bytes.as_slice()) };
         let mut count = 0;
-        while outbox.has_room_for_control(slow) {
+        while outbox.has_room_for_document(slow) {
             outbox.control(Some(slow), &document);
             count += 1;
         }
-        assert_eq!((count, outbox.has_room_for_control(other), outbox.bytes()), (16, true, 0));
+        assert_eq!((count, outbox.has_room_for_document(other), outbox.bytes()), (16, true, 0));
+        assert!(outbox.has_room_for_control(slow));
         outbox.control(Some(other), &document);
         outbox.control(None, &document);
-        assert!(outbox.pop().is_some() && outbox.has_room_for_control(slow));
+        assert!(outbox.pop().is_some() && outbox.has_room_for_document(slow));
         while outbox.pop().is_some() {}
         assert!(outbox.control_bytes.is_empty());
     }

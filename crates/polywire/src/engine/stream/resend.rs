@@ -61,7 +61,6 @@ impl Shared {
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
     ) -> Result<Sent, EngineError> {
-        self.local.options.limits.check_message(envelope, payload.bytes().len())?;
         let mut state = self.with_room(channel, payload.bytes().len());
         let sent = match self.way(&state) {
             Way::Plain => return self.distribute_now(envelope, payload, None),
@@ -86,13 +85,6 @@ impl Shared {
         messages: &[(Envelope<'_>, &[u8])],
         sum: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
-        let limits = &self.local.options.limits;
-        let check = |(envelope, payload): &(Envelope<'_>, &[u8])| limits.check_message(envelope, payload.len()).err();
-        if let Some((index, error)) = messages.iter().enumerate().find_map(|(at, message)| Some((at, check(message)?)))
-        {
-            self.distribute_all_assured(channel, &messages[..index], sum)?;
-            return Err((index, error.into()));
-        }
         let mut state = self.with_room(channel, messages.iter().map(|(_, payload)| payload.len()).sum());
         let all = messages.iter().map(|(envelope, payload)| (envelope, *payload));
         let mut sent = Sent::default();

@@ -100,6 +100,10 @@ impl Shared {
         payload: &mut Payload<'_>,
         from: Option<LinkId>,
     ) -> Result<Sent, EngineError> {
+        if from.is_none() {
+            // Before any link gets the message: a link may hold it until its peer has answered.
+            self.local.options.limits.check_message(envelope, payload.bytes().len())?;
+        }
         if self.assured.is_active()
             && from.is_none()
             && let Some(channel) = self.assured.channel(envelope.channel)
@@ -135,6 +139,13 @@ impl Shared {
         messages: &[(Envelope<'_>, &[u8])],
         sent: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
+        let limits = &self.local.options.limits;
+        let check = |(envelope, payload): &(Envelope<'_>, &[u8])| limits.check_message(envelope, payload.len()).err();
+        if let Some((index, error)) = messages.iter().enumerate().find_map(|(at, message)| Some((at, check(message)?)))
+        {
+            self.distribute_all(messages.get(..index).unwrap_or_default(), sent)?;
+            return Err((index, error.into()));
+        }
         if self.assured.is_active()
             && let Some((first, _)) = messages.first()
             && let Some(channel) = self.assured.channel(first.channel)

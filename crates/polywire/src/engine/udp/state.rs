@@ -205,6 +205,13 @@ impl State {
     pub(super) fn control(&mut self, link: LinkId, frame: &Frame<'_>) -> Option<MemberId> {
         let link = self.links.get(&link)?;
         let outbox = &mut self.groups.get_mut(&link.group)?.outbox;
+        let frame = match frame {
+            // The peer may ask another node, or this one again.
+            Frame::Document { document, .. } if !outbox.has_room_for_document(link.member) => {
+                &Frame::Document { document: *document, bytes: None }
+            }
+            other => other,
+        };
         if !outbox.has_room_for_control(link.member) {
             return None;
         }
