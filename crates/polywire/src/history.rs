@@ -7,6 +7,7 @@
 //! end by themselves.
 
 mod cache;
+mod replay;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -16,7 +17,11 @@ use std::{
 
 use polywire_core::envelope::Id128;
 
-pub(crate) use self::cache::{HistoryCache, HistoryChannel, KeptSample};
+use self::replay::Replay;
+pub(crate) use self::{
+    cache::{HistoryCache, HistoryChannel, KeptSample},
+    replay::Replayed,
+};
 use crate::{node::Source, writers::Missing};
 
 /// How long a subscriber holds back new messages while it waits for the history.
@@ -66,16 +71,11 @@ struct HistoryBarrier<T> {
     open: usize,
     /// Since when the subscriber waits for the history; `None` if it does not wait.
     waiting: Option<Duration>,
-    /// The number of the replay that each open history channel carries now.
-    replays: BTreeMap<HistoryId, u64>,
+    /// The replay that each link carries now, by the number of the link. The subscriber takes one
+    /// of them, which it receives from its beginning, on all its channels.
+    replays: BTreeMap<u64, Replay<T>>,
     /// History channels that cannot be read.
     refused: BTreeSet<HistoryId>,
-    /// The replay that the subscriber takes, by link and number. It was received from its
-    /// beginning, on all its channels.
-    taken: Option<(u64, u64)>,
-    /// Whether a message that was published after the beginning cannot be read, so that the history
-    /// is needed once more.
-    again: bool,
     /// The thread that delivers messages that waited. Other threads leave their messages to it.
     busy: Option<ThreadId>,
     /// Messages that are held back: sequence number, message, and its size in bytes.
@@ -103,8 +103,6 @@ impl<T> Default for HistoryBarrier<T> {
             waiting: None,
             replays: BTreeMap::new(),
             refused: BTreeSet::new(),
-            taken: None,
-            again: false,
             busy: None,
             held: VecDeque::new(),
             bytes: 0,
@@ -153,7 +151,7 @@ impl<T> HistoryBarriers<T> {
         let Some(barrier) = self.0.get_mut(&writer) else { return Released::default() };
         barrier.open = barrier.open.saturating_sub(1);
         match barrier.open {
-            0 if waits_on && barrier.waiting.is_some() => (barrier.taken, barrier.again) = (None, false),
+            0 if waits_on && barrier.waiting.is_some() => barrier.replays.clear(),
             0 => return barrier.end(),
             _ => {}
         }
@@ -190,7 +188,7 @@ impl<T> HistoryBarriers<T> {
         if barrier.waiting.is_none() && barrier.busy.is_none() {
             let is_new = !barrier.replayed.remove(&number);
             barrier.last = barrier.last.max(Some(number));
-            return (barrier.hand(Vec::from_iter(is_new.then_some(item)).into()), false);
+            return (barrier.hand(Vec::from_iter(is_new.then_some(item))).into(), false);
         }
         barrier.held.push_back((number, item, bytes));
         barrier.bytes = barrier.bytes.saturating_add(bytes);
@@ -217,24 +215,8 @@ impl<T> HistoryBarriers<T> {
         let Some(barrier) = self.0.get_mut(&writer) else { return Vec::new() };
         barrier.busy = None;
         match barrier.waiting {
-            None => barrier.release().items,
+            None => barrier.release(),
             Some(_) => Vec::new(),
-        }
-    }
-
-    /// Records that a replay begins on a history channel. `ids` are the ids of all its channels.
-    /// The subscriber takes the replay if it has begun on all of them that can be read. Otherwise
-    /// it was sent for another subscriber, and only a part of it arrives.
-    pub(crate) fn begin(&mut self, writer: Writer, from: HistoryId, replay: u64, ids: &[[u8; 16]]) {
-        let Some(barrier) = self.0.get_mut(&writer) else { return };
-        barrier.replays.insert(from, replay);
-        let is_ready = |id: &[u8; 16]| {
-            let history_id = (from.0, Id128(*id));
-            barrier.replays.get(&history_id) == Some(&replay) || barrier.refused.contains(&history_id)
-        };
-        if ids.iter().all(is_ready) && barrier.waiting.is_some() && barrier.taken.is_none_or(|(link, _)| link == from.0)
-        {
-            (barrier.taken, barrier.again) = (Some((from.0, replay)), false);
         }
     }
 
@@ -248,57 +230,60 @@ impl<T> HistoryBarriers<T> {
         }
     }
 
-    /// Records that a history channel of the writer has ended, or is read no more.
-    pub(crate) fn leave(&mut self, writer: Writer, from: HistoryId) {
+    /// Records that a history channel of the writer has ended, or is read no more. A replay that it
+    /// carries does not become complete.
+    pub(crate) fn leave(&mut self, writer: Writer, (link, channel): HistoryId) {
         if let Some(barrier) = self.0.get_mut(&writer) {
-            let replay = barrier.replays.remove(&from).map(|replay| (from.0, replay));
-            barrier.taken = barrier.taken.filter(|taken| Some(*taken) != replay);
+            barrier.replays.retain(|of, replay| *of != link || !replay.has(channel));
         }
     }
 
-    /// Takes a sample of the history. Returns the messages to deliver now: first those published
-    /// before it.
-    pub(crate) fn replayed(&mut self, writer: Writer, from: HistoryId, number: u64, item: T) -> Released<T> {
-        let Some(barrier) = self.0.get_mut(&writer).filter(|barrier| barrier.takes(from)) else {
+    /// Takes a message of a history channel, with its sequence number there. The subscriber takes
+    /// the latest replay of a link, if it has begun on all its channels that can be read.
+    /// Otherwise the replay was sent for another subscriber, and only a part of it arrives.
+    ///
+    /// Returns the messages to deliver now: those of the history, and first those that were
+    /// published before them. At the end of the replay, those that are held, too, unless the
+    /// history is needed once more. At most `room` messages or bytes wait for earlier ones.
+    pub(crate) fn replayed(
+        &mut self,
+        writer: Writer,
+        (link, channel): HistoryId,
+        sequence: u64,
+        message: Replayed<'_, T>,
+        room: (usize, usize),
+    ) -> Released<T> {
+        let Some(barrier) = self.0.get_mut(&writer).filter(|barrier| barrier.waiting.is_some()) else {
             return Released::default();
         };
-        let mut out = Vec::new();
-        while let Some((before, held, bytes)) = barrier.held.pop_front_if(|(held, ..)| *held <= number) {
-            barrier.bytes = barrier.bytes.saturating_sub(bytes);
-            if before < number && Some(before) > barrier.last {
-                barrier.last = Some(before);
-                out.push(held);
-            }
+        if barrier.replays.iter().any(|(other, replay)| *other != link && replay.is_taken()) {
+            return Released::default();
         }
-        if Some(number) > barrier.last {
-            barrier.last = Some(number);
-            if barrier.replayed.len() == REMEMBERED {
-                barrier.replayed.pop_first();
-            }
-            barrier.replayed.insert(number);
-            barrier.fill(number);
-            out.push(item);
+        if let Replayed::Begin(number, ids) = message
+            && barrier.replays.get(&link).is_none_or(|known| known.number < number)
+        {
+            barrier.replays.insert(link, Replay::new(number, ids));
         }
-        barrier.hand(out.into())
+        let Some(replay) = barrier.replays.get_mut(&link) else { return Released::default() };
+        match message {
+            Replayed::Begin(number, _) if number == replay.number => replay.begins_on(channel, sequence),
+            Replayed::Sample(sample) if replay.has(channel) => replay.add(sequence, sample),
+            Replayed::End if replay.has(channel) => replay.ends_on(channel, sequence),
+            _ => return Released::default(),
+        }
+        barrier.advance(link, room)
     }
 
-    /// Ends the replay. Returns the held messages, unless the history is needed once more.
-    pub(crate) fn complete(&mut self, writer: Writer, from: HistoryId) -> Released<T> {
-        let Some(barrier) = self.0.get_mut(&writer).filter(|barrier| barrier.takes(from)) else {
-            return Released::default();
-        };
-        if std::mem::take(&mut barrier.again) {
-            barrier.taken = None;
-            return Released::default();
-        }
-        barrier.end()
+    /// Checks whether the subscriber takes a replay that has not ended yet.
+    pub(crate) fn is_under_way(&self, writer: Writer) -> bool {
+        self.0.get(&writer).is_some_and(|barrier| barrier.replays.values().any(Replay::is_taken))
     }
 
     /// Records that a message cannot be read because it refers to earlier ones. The history has it.
     /// Returns true if the history was complete before.
     pub(crate) fn missed(&mut self, writer: Writer, now: Duration) -> bool {
         let Some(barrier) = self.0.get_mut(&writer) else { return false };
-        barrier.again |= barrier.taken.is_some();
+        barrier.replays.values_mut().for_each(|replay| replay.again = true);
         let was_complete = barrier.waiting.is_none();
         if was_complete {
             barrier.waiting = Some(now);
@@ -324,9 +309,54 @@ impl<T> HistoryBarriers<T> {
 }
 
 impl<T> HistoryBarrier<T> {
-    /// Checks whether the history channel carries the replay that is taken.
-    fn takes(&self, from: HistoryId) -> bool {
-        self.taken.is_some_and(|(link, replay)| link == from.0 && self.replays.get(&from) == Some(&replay))
+    /// Returns the messages of a link's replay that no longer wait.
+    fn advance(&mut self, link: u64, room: (usize, usize)) -> Released<T> {
+        let HistoryBarrier { replays, refused, .. } = self;
+        let is_refused = |id| refused.contains(&(link, id));
+        let Some(mut replay) = replays.remove(&link) else { return Released::default() };
+        replay.take_if_begun(is_refused);
+        if replay.is_taken() {
+            replays.clear();
+        } else if replay.is_full(room) {
+            return Released::default();
+        }
+        let has_ended = replay.has_ended(is_refused);
+        let mut items = self.bring(&mut replay, if has_ended { (0, 0) } else { room });
+        match has_ended {
+            true if replay.again => {}
+            true => {
+                let released = self.end();
+                items.extend(released.items);
+                return Released { items, ..released };
+            }
+            false => drop(self.replays.insert(link, replay)),
+        }
+        self.hand(items).into()
+    }
+
+    /// Returns the samples of the replay that no longer wait. Before each of them come the held
+    /// messages that were published before it.
+    fn bring(&mut self, replay: &mut Replay<T>, room: (usize, usize)) -> Vec<T> {
+        let mut items = Vec::new();
+        while let Some((number, item)) = replay.pop(room) {
+            while let Some((before, held, bytes)) = self.held.pop_front_if(|(held, ..)| *held <= number) {
+                self.bytes = self.bytes.saturating_sub(bytes);
+                if before < number && Some(before) > self.last {
+                    self.last = Some(before);
+                    items.push(held);
+                }
+            }
+            if Some(number) > self.last {
+                self.last = Some(number);
+                if self.replayed.len() == REMEMBERED {
+                    self.replayed.pop_first();
+                }
+                self.replayed.insert(number);
+                self.fill(number);
+                items.push(item);
+            }
+        }
+        items
     }
 
     fn missing(&mut self, missing: Missing) -> u64 {
@@ -347,28 +377,36 @@ impl<T> HistoryBarrier<T> {
         }
     }
 
-    /// Ends the wait. If another thread delivers, the held messages are left to it.
+    /// Ends the wait. Returns what has arrived of the replay, and behind it the held messages. If
+    /// another thread delivers, the held messages are left to it.
     fn end(&mut self) -> Released<T> {
-        (self.waiting, self.taken, self.again) = (None, None, false);
+        self.waiting = None;
+        let replays = std::mem::take(&mut self.replays);
+        let mut items = Vec::new();
+        if self.busy.is_none() {
+            replays.into_values().for_each(|mut replay| items.extend(self.bring(&mut replay, (0, 0))));
+            items.extend(self.release());
+        }
         let lost = std::mem::take(&mut self.gaps).into_values().map(|(_, lost)| lost).sum();
-        let items = if self.busy.is_none() { self.release().items } else { Vec::new() };
-        Released { items, lost }
+        Released { items: self.hand(items), lost }
     }
 
     /// Returns all held messages that were not delivered before.
-    fn release(&mut self) -> Released<T> {
+    fn release(&mut self) -> Vec<T> {
         self.bytes = 0;
         let held = std::mem::take(&mut self.held);
         let last = self.last;
         self.last = last.max(held.back().map(|(number, ..)| *number));
-        let items = held.into_iter().filter(|(number, ..)| Some(*number) > last).map(|(_, item, _)| item);
-        self.hand(Vec::from_iter(items).into())
+        let items = held.into_iter().filter(|(number, ..)| Some(*number) > last).map(|(_, item, _)| item).collect();
+        self.hand(items)
     }
 
     /// Records that this thread delivers these messages.
-    fn hand(&mut self, released: Released<T>) -> Released<T> {
-        self.busy = (!released.items.is_empty()).then(|| thread::current().id());
-        released
+    fn hand(&mut self, items: Vec<T>) -> Vec<T> {
+        if !items.is_empty() {
+            self.busy = Some(thread::current().id());
+        }
+        items
     }
 
     fn is_full(&self, room: (usize, usize)) -> bool {
@@ -378,6 +416,8 @@ impl<T> HistoryBarrier<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::{Deref, DerefMut};
+
     use super::*;
 
     const W: Writer = (Id128([1; 16]), 1);
@@ -387,33 +427,62 @@ mod tests {
     const BOTH: [[u8; 16]; 2] = [EARLIER.1.0, H.1.0];
     const ROOM: (usize, usize) = (4, 100);
 
-    fn waiting() -> HistoryBarriers<u64> {
-        let mut barriers = HistoryBarriers::default();
+    /// Barriers, and the number of the last message on the history channels of each link.
+    #[derive(Default)]
+    struct Histories(HistoryBarriers<u64>, BTreeMap<u64, u64>);
+
+    impl Deref for Histories {
+        type Target = HistoryBarriers<u64>;
+
+        fn deref(&self) -> &HistoryBarriers<u64> {
+            &self.0
+        }
+    }
+
+    impl DerefMut for Histories {
+        fn deref_mut(&mut self) -> &mut HistoryBarriers<u64> {
+            &mut self.0
+        }
+    }
+
+    fn waiting() -> Histories {
+        let mut barriers = Histories::default();
         barriers.open(W, Duration::ZERO, false);
         barriers
     }
 
-    /// Begins a replay on this channel alone.
-    fn begin(barriers: &mut HistoryBarriers<u64>, replay: u64) {
-        barriers.begin(W, H, replay, &[H.1.0]);
+    /// Passes the next message of a link's history channels.
+    fn next(barriers: &mut Histories, from: HistoryId, message: Replayed<'_, u64>) -> Released<u64> {
+        let sequence = barriers.1.entry(from.0).or_default();
+        *sequence += 1;
+        barriers.0.replayed(W, from, *sequence, message, ROOM)
     }
 
-    fn published(barriers: &mut HistoryBarriers<u64>, number: u64) -> Vec<u64> {
+    fn begin_on(barriers: &mut Histories, from: HistoryId, replay: u64, ids: &[[u8; 16]]) {
+        assert_eq!(next(barriers, from, Replayed::Begin(replay, ids)), Released::default());
+    }
+
+    /// Begins a replay on this channel alone.
+    fn begin(barriers: &mut Histories, replay: u64) {
+        begin_on(barriers, H, replay, &[H.1.0]);
+    }
+
+    fn published(barriers: &mut Histories, number: u64) -> Vec<u64> {
         let (released, _) = barriers.published(W, number, number, 1, ROOM);
         handed(barriers, released)
     }
 
-    fn replayed(barriers: &mut HistoryBarriers<u64>, from: HistoryId, number: u64) -> Vec<u64> {
-        let released = barriers.replayed(W, from, number, number);
+    fn replayed(barriers: &mut Histories, from: HistoryId, number: u64) -> Vec<u64> {
+        let released = next(barriers, from, Replayed::Sample(Some((number, number, 1))));
         handed(barriers, released)
     }
 
-    fn complete(barriers: &mut HistoryBarriers<u64>, from: HistoryId) -> Vec<u64> {
-        let released = barriers.complete(W, from);
+    fn complete(barriers: &mut Histories, from: HistoryId) -> Vec<u64> {
+        let released = next(barriers, from, Replayed::End);
         handed(barriers, released)
     }
 
-    fn handed(barriers: &mut HistoryBarriers<u64>, released: Released<u64>) -> Vec<u64> {
+    fn handed(barriers: &mut Histories, released: Released<u64>) -> Vec<u64> {
         assert!(released.items.is_empty() || barriers.handed(W).is_empty());
         released.items
     }
@@ -454,30 +523,60 @@ mod tests {
     #[test]
     fn a_replay_is_taken_if_it_has_begun_on_all_its_channels() {
         let mut barriers = waiting();
-        barriers.begin(W, H, 1, &BOTH);
+        begin_on(&mut barriers, H, 1, &BOTH);
         assert_eq!((replayed(&mut barriers, H, 3), complete(&mut barriers, H)), (vec![], vec![]), "a part of it");
-        barriers.begin(W, EARLIER, 2, &BOTH);
-        barriers.begin(W, H, 2, &BOTH);
+        begin_on(&mut barriers, EARLIER, 2, &BOTH);
+        begin_on(&mut barriers, H, 2, &BOTH);
         assert_eq!((replayed(&mut barriers, EARLIER, 1), replayed(&mut barriers, H, 3)), (vec![1], vec![3]));
-        assert!(barriers.is_waiting(W));
+        assert_eq!((complete(&mut barriers, EARLIER), barriers.is_under_way(W)), (vec![], true));
         assert_eq!((complete(&mut barriers, H), barriers.is_waiting(W)), (vec![], false));
+    }
+
+    #[test]
+    fn each_channel_of_a_replay_may_have_an_order_of_its_own() {
+        let mut barriers = waiting();
+        let mut arrives = |from, sequence, message| {
+            let released = barriers.0.replayed(W, from, sequence, message, ROOM);
+            handed(&mut barriers, released)
+        };
+        let sample = |number| Replayed::Sample(Some((number, number, 1)));
+        assert_eq!(arrives(H, 2, Replayed::Begin(1, &BOTH)), [0_u64; 0]);
+        assert_eq!(arrives(H, 4, sample(5)), [0_u64; 0]);
+        assert_eq!(arrives(H, 6, Replayed::End), [0_u64; 0]);
+        assert_eq!(arrives(EARLIER, 1, Replayed::Begin(1, &BOTH)), [0_u64; 0]);
+        assert_eq!(arrives(EARLIER, 3, sample(4)), [4, 5]);
+        assert_eq!(arrives(EARLIER, 5, Replayed::End), [0_u64; 0]);
+        assert!(!barriers.is_waiting(W));
+    }
+
+    #[test]
+    fn what_has_arrived_of_a_replay_is_delivered_when_the_rest_does_not_come() {
+        let mut barriers = waiting();
+        begin(&mut barriers, 1);
+        barriers.1.insert(H.0, 2);
+        assert_eq!((published(&mut barriers, 9), replayed(&mut barriers, H, 5)), (vec![], vec![]));
+        assert_eq!(barriers.give_up(PATIENCE), [(W, vec![5, 9].into())]);
+        let mut barriers = waiting();
+        begin_on(&mut barriers, H, 1, &BOTH);
+        assert!((1..=8).all(|number| replayed(&mut barriers, H, number).is_empty()));
+        assert_eq!(barriers.give_up(PATIENCE), [(W, Released::default())], "too much for a part of a replay");
     }
 
     #[test]
     fn replays_are_told_apart_by_number_and_link() {
         let mut barriers = waiting();
-        barriers.begin(W, EARLIER, 1, &BOTH);
-        barriers.begin(W, H, 2, &BOTH);
-        assert_eq!(replayed(&mut barriers, H, 3), [0_u64; 0], "another replay");
-        barriers.begin(W, (9, EARLIER.1), 2, &BOTH);
-        assert_eq!(replayed(&mut barriers, H, 3), [0_u64; 0], "another link");
-        barriers.begin(W, EARLIER, 2, &BOTH);
-        assert_eq!((replayed(&mut barriers, EARLIER, 1), replayed(&mut barriers, H, 3)), (vec![1], vec![3]));
-        barriers.begin(W, (9, H.1), 2, &BOTH);
-        assert_eq!(replayed(&mut barriers, (9, H.1), 4), [0_u64; 0], "one replay is taken at a time");
+        begin_on(&mut barriers, EARLIER, 1, &BOTH);
+        begin_on(&mut barriers, H, 2, &BOTH);
+        begin_on(&mut barriers, (9, EARLIER.1), 2, &BOTH);
+        assert_eq!(barriers.0.replayed(W, EARLIER, 1, Replayed::Begin(1, &BOTH), ROOM), Released::default());
+        assert_eq!(replayed(&mut barriers, H, 3), [0_u64; 0], "another replay and another link");
+        let begun = next(&mut barriers, EARLIER, Replayed::Begin(2, &BOTH));
+        assert_eq!((handed(&mut barriers, begun), replayed(&mut barriers, EARLIER, 4)), (vec![3], vec![4]));
+        begin_on(&mut barriers, (9, H.1), 2, &BOTH);
+        assert_eq!(replayed(&mut barriers, (9, H.1), 5), [0_u64; 0], "one replay is taken at a time");
         assert_eq!(complete(&mut barriers, (9, H.1)), [0_u64; 0]);
         assert!(barriers.is_waiting(W));
-        barriers.complete(W, H);
+        [H, EARLIER].iter().for_each(|from| drop(next(&mut barriers, *from, Replayed::End)));
         assert!(!barriers.is_waiting(W));
     }
 
@@ -485,11 +584,11 @@ mod tests {
     fn a_channel_that_cannot_be_read_is_not_waited_for() {
         let mut barriers = waiting();
         barriers.refuse(W, EARLIER);
-        barriers.begin(W, H, 1, &BOTH);
+        begin_on(&mut barriers, H, 1, &BOTH);
         assert_eq!((replayed(&mut barriers, H, 3), complete(&mut barriers, H)), (vec![3], vec![]));
         assert!(!barriers.is_waiting(W));
         (0..=REFUSED as u64).for_each(|link| barriers.refuse(W, (link, H.1)));
-        assert_eq!(barriers.0[&W].refused.len(), REFUSED);
+        assert_eq!(barriers.0.0[&W].refused.len(), REFUSED);
     }
 
     #[test]
@@ -528,7 +627,7 @@ mod tests {
         barriers.open(W, PATIENCE, false);
         assert_eq!((published(&mut barriers, 7), barriers.give_up(PATIENCE)), (vec![], vec![]));
         let next = (2, H.1);
-        barriers.begin(W, next, 2, &[H.1.0]);
+        begin_on(&mut barriers, next, 2, &[H.1.0]);
         let mut replayed = |number| replayed(&mut barriers, next, number);
         assert_eq!([1, 2, 6].map(&mut replayed), [vec![], vec![2], vec![5, 6]]);
         assert_eq!(complete(&mut barriers, next), [7]);
@@ -603,7 +702,7 @@ mod tests {
         );
         assert_eq!(barriers.missing(W, missing(12, 2)), 0, "a second gap");
         assert_eq!(
-            (replayed(&mut barriers, H, 11), barriers.complete(W, H)),
+            (replayed(&mut barriers, H, 11), next(&mut barriers, H, Replayed::End)),
             (vec![10, 11], Released { items: vec![], lost: 4 })
         );
         // 5, 7, 8 and 12 arrived neither way. After the history, all that it has not delivered is

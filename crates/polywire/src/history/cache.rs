@@ -212,7 +212,7 @@ impl HistoryCache {
         for ((channel, _), sequence) in channels.iter().zip(replay..) {
             mark(Part::Begin(replay, &ids), *channel, sequence);
         }
-        let (samples, mut sequence) = self.snapshot();
+        let (samples, mut sequence) = self.snapshot(channels.len() as u64);
         for (published, sample) in &samples {
             sequence += 1;
             let extensions = Part::Sample(*published).extension();
@@ -224,8 +224,8 @@ impl HistoryCache {
             };
             let _ = entry.send(&envelope, &sample.payload);
         }
-        if let Some((channel, _)) = channels.last() {
-            mark(Part::End, *channel, sequence + 1);
+        for ((channel, _), sequence) in channels.iter().zip(sequence + 1..) {
+            mark(Part::End, *channel, sequence);
         }
         entry.settle();
     }
@@ -240,9 +240,9 @@ impl HistoryCache {
     }
 
     /// Returns the samples whose lifespan has not ended, with their sequence numbers, and the
-    /// number before the first message that replays one. Reserves one more number for the message
-    /// that ends the history.
-    fn snapshot(&self) -> (Vec<(u64, KeptSample)>, u64) {
+    /// number before the first message that replays one. Reserves more numbers for the messages
+    /// that end the history, one on each channel.
+    fn snapshot(&self, ends: u64) -> (Vec<(u64, KeptSample)>, u64) {
         let _publishing = self.publishing();
         let mut cache = self.cache();
         let now = clock::wall_ns();
@@ -251,7 +251,7 @@ impl HistoryCache {
         let samples = cache.samples.iter().filter(|(_, sample)| lives(sample));
         let samples: Vec<(u64, KeptSample)> = samples.map(|(number, sample)| (*number, sample.clone())).collect();
         let before = cache.replayed;
-        cache.replayed += samples.len() as u64 + 1;
+        cache.replayed += samples.len() as u64 + ends;
         (samples, before)
     }
 

@@ -80,6 +80,8 @@ struct State<V> {
     wakes: Option<Duration>,
     /// Why a server does not match, until a server matches.
     refused: Option<String>,
+    /// The number of refusals so far.
+    refusals: u64,
     /// The callers that wait for a server.
     waiting: Wakers,
     picked: u64,
@@ -149,9 +151,16 @@ impl<V: Send + 'static> Calls<V> {
         Poll::Pending
     }
 
-    /// Forgets why servers did not match, because these servers are gone.
-    pub(super) fn forget_refusals(&self) {
-        self.lock().refused = None;
+    /// Forgets why servers did not match, if these servers are gone. A refusal that arrives while
+    /// `are_gone` runs is not forgotten.
+    pub(super) fn forget_refusals(&self, are_gone: impl FnOnce() -> bool) {
+        let before = self.lock().refusals;
+        if are_gone() {
+            let mut state = self.lock();
+            if state.refusals == before {
+                state.refused = None;
+            }
+        }
     }
 
     /// Returns the servers that can be called now.
@@ -291,6 +300,7 @@ impl<V> Default for State<V> {
             deadlines: BTreeSet::new(),
             wakes: None,
             refused: None,
+            refusals: 0,
             waiting: Wakers::default(),
             picked: 0,
             closed: false,
@@ -400,6 +410,7 @@ impl<V: Send + 'static> Take<V> for Calls<V> {
         let waiting = {
             let mut state = self.lock();
             state.refused = Some(reason.into());
+            state.refusals += 1;
             state.waiting.take()
         };
         waiting.wake();
@@ -458,17 +469,37 @@ mod tests {
     use super::*;
     use crate::{coding::Bytes, node::Node};
 
-    #[test]
-    fn time_outs_of_calls_do_not_multiply_in_the_timer() {
-        let node = Node::new();
-        let calls: Arc<Calls<Vec<u8>>> = Arc::new_cyclic(|this| Calls {
+    fn calls_of(node: &Node) -> Arc<Calls<Vec<u8>>> {
+        Arc::new_cyclic(|this| Calls {
             this: this.clone(),
             writer: Id128::ZERO,
             node: Arc::downgrade(node.inner()),
             requests: Weak::<PublisherOf<Bytes>>::new(),
             limit: 1,
             state: Mutex::default(),
+        })
+    }
+
+    #[test]
+    fn a_refusal_that_arrives_while_former_ones_are_forgotten_is_kept() {
+        let calls = calls_of(&Node::new());
+        let refused = || calls.lock().refused.clone();
+        calls.refused("another type");
+        calls.forget_refusals(|| false);
+        assert_eq!(refused().as_deref(), Some("another type"));
+        calls.forget_refusals(|| {
+            calls.refused("a third type");
+            true
         });
+        assert_eq!(refused().as_deref(), Some("a third type"));
+        calls.forget_refusals(|| true);
+        assert_eq!(refused(), None);
+    }
+
+    #[test]
+    fn time_outs_of_calls_do_not_multiply_in_the_timer() {
+        let node = Node::new();
+        let calls = calls_of(&node);
         let (now, context) = (clock::now(), Context::from_waker(Waker::noop()));
         // Each time is earlier than the one before.
         for ms in [3_600_000].into_iter().chain((2_000..2_050).rev()) {

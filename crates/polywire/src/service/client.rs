@@ -178,9 +178,7 @@ impl<Q: Coding, R: Coding> ClientOf<Q, R> {
 
     /// Forgets why servers did not match, if these servers are gone by now.
     fn forget_refusals(&self) {
-        if self.replies.status().unreadable == 0 {
-            self.calls.forget_refusals();
-        }
+        self.calls.forget_refusals(|| self.replies.status().unreadable == 0);
     }
 }
 

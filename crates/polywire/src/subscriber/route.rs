@@ -38,7 +38,7 @@ use crate::{
     delta::Arriving,
     engine::Properties,
     events::NodeEvent,
-    history::{self, HistoryId, Released, Writer},
+    history::{self, HistoryId, Released, Replayed, Writer},
     node::{DecoderKey, Inner, Order, ReaderKey, Route, Slot, Source, Wake, members, random_id},
     qos,
     queue::{Drops, Queue, Tag, Weighed},
@@ -308,10 +308,16 @@ impl<C: Coding> RouteOf<C> {
         self.pass(writer, released);
     }
 
-    /// Passes a sample of a history on, in order.
-    pub(super) fn replayed(&self, writer: Writer, from: HistoryId, published: u64, item: Held<C::Value>) {
+    /// Passes a message of a history on, in order.
+    pub(super) fn replayed(
+        &self,
+        writer: Writer,
+        from: HistoryId,
+        sequence: u64,
+        message: Replayed<'_, Held<C::Value>>,
+    ) {
         let mut barriers = self.rules.barriers_unless(|barriers| barriers.is_busy(writer));
-        let released = barriers.replayed(writer, from, published, item);
+        let released = barriers.replayed(writer, from, sequence, message, self.room());
         drop(barriers);
         self.pass(writer, released);
     }

@@ -25,7 +25,7 @@ use crate::{
     coding::Coding,
     delta::Arriving,
     engine::{Properties, SharedPayload},
-    history::{self, HistoryId, Writer},
+    history::{self, HistoryId, Replayed, Writer},
     node::{Slot, Source},
     queue::Weighed,
     replayed::{Part, REPLAYED},
@@ -169,24 +169,30 @@ impl<C: Coding> SlotOf<C> {
         payload: &[u8],
         mut info: Info,
     ) -> Result<(), String> {
-        match Part::of(envelope).ok_or("a message of a history does not say what it is")? {
-            Part::Begin(replay, ids) => self.route.rules.barriers().begin(writer, from, replay, ids),
-            Part::End => {
-                let released = self.route.rules.barriers().complete(writer, from);
-                self.route.pass(writer, released);
-                self.history_changed.store(true, Ordering::Relaxed);
-                // Wakes the subscriber now: this slot may be dropped before the link calls
-                // `drained`.
-                self.drained();
-            }
+        let part = Part::of(envelope).ok_or("a message of a history does not say what it is")?;
+        let mut reason = None;
+        let message = match part {
+            Part::Begin(replay, ids) => Replayed::Begin(replay, ids),
+            Part::End => Replayed::End,
             Part::Sample(published) => {
                 info.sequence = published;
-                if let Some(item) = self.decoded(envelope, payload, info, None)? {
-                    self.route.replayed(writer, from, published, item);
-                }
+                let decoded = self.decoded(envelope, payload, info, None).map_err(|error| reason = Some(error));
+                let place = |item: (Pending<C::Value>, Id128)| {
+                    let bytes = item.0.bytes;
+                    (published, item, bytes)
+                };
+                Replayed::Sample(decoded.ok().flatten().map(place))
             }
+        };
+        self.route.replayed(writer, from, envelope.sequence, message);
+        if part == Part::End {
+            if !self.route.rules.barriers().is_under_way(writer) {
+                self.history_changed.store(true, Ordering::Relaxed);
+            }
+            // Wakes the subscriber now: this slot may be dropped before the link calls `drained`.
+            self.drained();
         }
-        Ok(())
+        reason.map_or(Ok(()), Err)
     }
 
     /// Decodes a message into an owned value, and determines its instance.
