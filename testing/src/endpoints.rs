@@ -1,5 +1,12 @@
 //! How nodes of a test meet at an endpoint with a port that the system chose.
 
+/// The settings of a session of Zenoh that is not Polywire's, as keys and JSON. By default, a
+/// publisher drops a message if its session is busy for a millisecond; here, it waits.
+pub const PLAIN_ZENOH: [(&str, &str); 2] = [
+    ("scouting/multicast/enabled", "false"),
+    ("qos/publication", r#"[{ key_exprs: ["**"], config: { congestion_control: "block" } }]"#),
+];
+
 /// The endpoint at which a second node opens to meet the first one, which has opened this one. It
 /// is the same, except that a node of Zenoh listens for itself and connects to the first one.
 ///

@@ -13,7 +13,7 @@ use std::{
 
 use polywire::{Bridge, Message, Node};
 use polywire_dds::{Durability, Guid, LOOPBACK, Participant, Qos, Reader, Receive, Sample};
-use polywire_testing::waiting::until;
+use polywire_testing::{endpoints::PLAIN_ZENOH, waiting::until};
 use program::{Program, SOON, domain, peer};
 use zenoh::{Config, Session, Wait};
 
@@ -38,7 +38,7 @@ fn zenoh_at(node: &Node) -> (String, String, Session) {
     let locator = endpoint.split_once("listen=").expect("where it listens").1.to_owned();
     let mut config = Config::default();
     let connect = format!("[\"{locator}\"]");
-    for (key, value) in [("scouting/multicast/enabled", "false"), ("connect/endpoints", &connect)] {
+    for (key, value) in PLAIN_ZENOH.into_iter().chain([("connect/endpoints", &*connect)]) {
         config.insert_json5(key, value).expect("valid");
     }
     (endpoint, locator, zenoh::open(config).wait().expect("a session"))

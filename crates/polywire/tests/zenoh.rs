@@ -24,6 +24,7 @@ use polywire::{
 };
 use polywire_core::envelope::Id128;
 use polywire_testing::{
+    endpoints::PLAIN_ZENOH,
     tools,
     waiting::{SOON, until},
 };
@@ -58,11 +59,11 @@ fn plain_with(mode: &str, connect: &[&str], listen: &[&str], more: &[(&str, Stri
     let mut config = Config::default();
     let settings = [
         ("mode", format!("\"{mode}\"")),
-        ("scouting/multicast/enabled", "false".into()),
         ("connect/endpoints", list(connect)),
         ("listen/endpoints", list(listen)),
         ("connect/retry", "{period_init_ms: 20, period_max_ms: 200}".into()),
     ];
+    PLAIN_ZENOH.into_iter().for_each(|(key, value)| config.insert_json5(key, value).expect("valid"));
     settings.iter().chain(more).for_each(|(key, value)| config.insert_json5(key, value).expect("valid"));
     zenoh::open(config).wait()
 }
@@ -569,7 +570,8 @@ config = zenoh.Config()
 config.insert_json5("connect/endpoints", json.dumps([sys.argv[1]]))
 config.insert_json5("scouting/multicast/enabled", "false")
 with zenoh.open(config) as session:
-    publisher = session.declare_publisher("pumps/back", encoding="application/json")
+    publisher = session.declare_publisher(
+        "pumps/back", encoding="application/json", congestion_control=zenoh.CongestionControl.BLOCK)
     sample = session.declare_subscriber("pumps/there").recv()
     assert str(sample.encoding).startswith("application/json;Plant::Pump@"), sample.encoding
     value = json.loads(sample.payload.to_string())
@@ -611,7 +613,8 @@ config.insert_json5("timestamping/enabled", "true")
 with zenoh.open(config) as session:
     cache = zenoh.ext.CacheConfig(max_samples=10)
     publisher = zenoh.ext.declare_advanced_publisher(
-        session, "pumps/early", encoding="application/json", cache=cache, publisher_detection=True)
+        session, "pumps/early", encoding="application/json", cache=cache, publisher_detection=True,
+        congestion_control=zenoh.CongestionControl.BLOCK)
     def publish(id):
         publisher.put(json.dumps({"id": id, "label": "", "pressures": []}))
     for id in range(1, 4):

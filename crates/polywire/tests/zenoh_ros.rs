@@ -18,6 +18,7 @@ use polywire::{
 use polywire_core::envelope::Id128;
 use polywire_testing::{
     Folder,
+    endpoints::PLAIN_ZENOH,
     ros::{Text, text},
     tools,
     waiting::{SOON, until},
@@ -81,7 +82,7 @@ fn calling(locator: &str) -> String {
 fn plain(locator: &str) -> Session {
     let mut config = Config::default();
     let connect = format!("[\"{locator}\"]");
-    for (key, value) in [("scouting/multicast/enabled", "false"), ("connect/endpoints", &connect)] {
+    for (key, value) in PLAIN_ZENOH.into_iter().chain([("connect/endpoints", &*connect)]) {
         config.insert_json5(key, value).expect("valid");
     }
     zenoh::open(config).wait().expect("a session")
@@ -661,6 +662,7 @@ config.insert_json5("timestamping/enabled", "true")
 with zenoh.open(config) as session:
     publisher = zenoh.ext.declare_advanced_publisher(
         session, key, cache=zenoh.ext.CacheConfig(max_samples=10), publisher_detection=True,
+        congestion_control=zenoh.CongestionControl.BLOCK,
         sample_miss_detection=zenoh.ext.MissDetectionConfig(heartbeat=None, sporadic_heartbeat=0.5))
     token = session.liveliness().declare_token(token)
     def publish(number):

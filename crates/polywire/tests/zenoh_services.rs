@@ -15,6 +15,7 @@ use polywire::{
 };
 use polywire_core::rpc::RemoteCode;
 use polywire_testing::{
+    endpoints::PLAIN_ZENOH,
     ros::{Add, Sum},
     tools,
     waiting::{SOON, until},
@@ -45,7 +46,7 @@ fn calling(locator: &str, options: &str) -> String {
 fn plain(locator: &str) -> Session {
     let mut config = Config::default();
     let connect = format!("[\"{locator}\"]");
-    for (key, value) in [("scouting/multicast/enabled", "false"), ("connect/endpoints", &connect)] {
+    for (key, value) in PLAIN_ZENOH.into_iter().chain([("connect/endpoints", &*connect)]) {
         config.insert_json5(key, value).expect("valid");
     }
     zenoh::open(config).wait().expect("a session")
