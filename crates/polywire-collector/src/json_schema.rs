@@ -9,6 +9,10 @@ use crate::columns::is_decimal;
 /// any value.
 const MAX_PARTS: usize = 20_000;
 
+/// The maximum number of definitions inside each other that are described; those deeper are any
+/// object. Recursive types have long paths.
+const DEEPEST: usize = 64;
+
 /// Returns the JSON Schema of a type, as one text. Types are described in place, because some
 /// readers do not follow references; a recursive type is described as any object. NaN and the
 /// infinities, which are strings in JSON, are not described.
@@ -67,7 +71,7 @@ impl Writer<'_> {
     }
 
     fn def(&mut self, id: DefId) -> Value {
-        if self.open.contains(&id) {
+        if self.open.contains(&id) || self.open.len() >= DEEPEST {
             return json!({ "type": "object" });
         }
         let schema = self.schema;

@@ -5,7 +5,9 @@ use polywire_core::{
     codec::{self, BuildError, Decoder, Encoder, LowerError, Options},
     layout::{Record, Shape},
     program::{Backend, CodecError, FaultKind},
-    schema::{Case, Def, DefId, Extensibility, Member, Schema, SchemaBuilder, SchemaError, SchemaLimits, Type},
+    schema::{
+        Case, Def, DefId, Extensibility, Literal, Member, Schema, SchemaBuilder, SchemaError, SchemaLimits, Type,
+    },
 };
 use polywire_testing::{Coder, backends, plain_wires};
 use std::time::{Duration, Instant};
@@ -229,14 +231,21 @@ fn finish(defs: Vec<Def>, limits: SchemaLimits) -> Result<Schema, SchemaError> {
 fn the_nesting_of_types_is_limited_wherever_it_goes() {
     in_a_thread(256 << 10, || {
         let limits = SchemaLimits::default();
-        let ends = [Type::Octet, Type::sequence(Type::Def(DefId(0))), Type::sequence(Type::Def(DefId(3999)))];
-        for last in &ends {
+        for last in &[Type::Octet, Type::sequence(Type::Def(DefId(3999)))] {
             assert!(finish(chain(20, &Type::Octet), limits).is_ok());
             let refused = finish(chain(4000, last), limits);
             assert!(matches!(refused, Err(SchemaError::Range { what: "depth", .. })), "{refused:?}");
         }
         let derived = (1..4000).map(|i| Def::structure(format!("S{i}"), vec![]).with_base(DefId(i - 1)));
-        let refused = finish([Def::structure("S0", vec![])].into_iter().chain(derived).collect(), limits);
+        let refused = finish([Def::structure("S0", vec![])].into_iter().chain(derived.clone()).collect(), limits);
+        assert!(matches!(refused, Err(SchemaError::Range { what: "depth", .. })), "{refused:?}");
+        // Bases and parts in place count also where types contain each other.
+        let of_last = Def::structure("S0", vec![m("x", Type::sequence(Type::Def(DefId(3999))))]);
+        let refused = finish([of_last].into_iter().chain(derived).collect(), limits);
+        assert!(matches!(refused, Err(SchemaError::Range { what: "depth", .. })), "{refused:?}");
+        let in_place = (0..3999).map(|i| Def::structure(format!("S{i}"), vec![m("x", Type::Def(DefId(i + 1)))]));
+        let of_first = Def::structure("S3999", vec![m("x", Type::sequence(Type::Def(DefId(0))))]);
+        let refused = finish(in_place.chain([of_first]).collect(), limits);
         assert!(matches!(refused, Err(SchemaError::Range { what: "depth", .. })), "{refused:?}");
     });
     let node = |name: &str, to: [u32; 3]| {
@@ -247,8 +256,57 @@ fn the_nesting_of_types_is_limited_wherever_it_goes() {
     assert!(finish(of_each_other, SchemaLimits { depth: 6, ..SchemaLimits::default() }).is_ok());
 }
 
-/// The walks have a limit of their own, because a type that contains itself may have paths that are
-/// longer than the limit on schemas allows.
+#[test]
+fn a_family_of_hundreds_of_recursive_types_is_accepted() {
+    in_a_thread(2 << 20, || {
+        let schema = finish(chain(300, &Type::sequence(Type::Def(DefId(0)))), SchemaLimits::default()).unwrap();
+        let shape = Shape::of(&schema).unwrap();
+        for name in ["cdr", "xcdr2", "cbor", "msgpack", "json"] {
+            let (codec, options) = (codec::find(name).unwrap(), Options::default());
+            let encoder = Encoder::for_shape_with_backend(codec, &options, &shape, Backend::Interpreter);
+            let decoder = Decoder::for_shape_with_backend(codec, &options, &schema, &shape, Backend::Interpreter);
+            assert!(encoder.is_ok(), "{name}: {:?}", encoder.err());
+            assert!(decoder.is_ok(), "{name}: {:?}", decoder.err());
+        }
+    });
+}
+
+/// Makes coders of a schema, which may be refused but must not take long.
+fn in_time(what: &str, name: &str, schema: &Schema) {
+    let before = Instant::now();
+    let shape = Shape::of(schema).unwrap();
+    let (codec, options) = (codec::find(name).unwrap(), Options::default());
+    let encoder = Encoder::for_shape_with_backend(codec, &options, &shape, Backend::Interpreter).err();
+    let decoder = Decoder::for_shape_with_backend(codec, &options, schema, &shape, Backend::Interpreter).err();
+    for error in [encoder, decoder].into_iter().flatten() {
+        let refused = matches!(error, BuildError::Lower(LowerError::Unsupported { .. }) | BuildError::Exec(_));
+        assert!(refused, "{what}, {name}: {error}");
+    }
+    assert!(before.elapsed() < Duration::from_secs(8), "{what}, {name}: {:?}", before.elapsed());
+}
+
+#[test]
+fn very_many_labels_and_literals_take_no_time_out_of_proportion() {
+    let union = |cases| Def::union("U", Type::Int32, cases);
+    let labels = |n: i64| vec![Case::new((0..n).collect::<Vec<i64>>(), "c", Type::Octet)];
+    let cases: Vec<Case> = (0..30_000).map(|i| Case::new([i], format!("c{i}"), Type::Octet)).collect();
+    let many = |of: Member| {
+        let member = |i| Member { name: format!("m{i}"), ..of.clone() };
+        Def::structure("S", (0..15_000).map(member).collect())
+    };
+    let literals = Def::enumeration("E", (0..15_000).map(|i| format!("L{i}")));
+    let last = m("", Type::Def(DefId(0))).with_default(Literal::Enum("L14999".into()));
+    for name in ["cdr", "xcdr2", "cbor", "json"] {
+        in_time("60000 labels", name, &schema(vec![union(labels(60_000))]));
+        in_time("30000 cases", name, &schema(vec![union(cases.clone())]));
+        in_time("15000 unions", name, &schema(vec![union(labels(15_000)), many(m("", Type::Def(DefId(0))))]));
+        in_time("15000 enums", name, &schema(vec![literals.clone(), many(m("", Type::Def(DefId(0))))]));
+        in_time("15000 enums with defaults", name, &schema(vec![literals.clone(), many(last.clone())]));
+    }
+}
+
+/// The walks have a limit of their own. The length of a program's paths limits families of types
+/// that contain each other.
 #[test]
 fn deep_types_are_refused_by_the_walks() {
     in_a_thread(2 << 20, || {

@@ -7,6 +7,9 @@ use polywire::schema::{DefId, DefKind, Extensibility, Schema, Type, array_shape}
 /// The separator between the definitions of a type and of the types that it uses.
 const LINE: &str = "================================================================================";
 
+/// The maximum number of structures inside each other in a schema without recursive types.
+const DEEPEST: usize = 64;
+
 /// Returns the name of a type, `PACKAGE/msg/NAME`, and its definition with those of the types that
 /// it uses. Returns `None` if ROS 2 cannot express the type: then readers need IDL.
 pub(super) fn ros2msg(schema: &Schema) -> Option<(String, String)> {
@@ -36,6 +39,10 @@ impl Writer<'_> {
         let def = self.schema.def(id);
         let (package, name) = name_of(&def.name)?;
         let name = format!("{package}/{name}");
+        // Only recursive types, which ROS 2 does not have, are inside each other more often.
+        if self.open.len() >= DEEPEST {
+            return None;
+        }
         if let Some(known) = self.names.get(&name) {
             return (*known == id && !self.open.contains(&id)).then_some(name);
         }

@@ -22,7 +22,9 @@ pub struct SchemaLimits {
     /// Largest number of members, cases, literals, flags and fields of all definitions together.
     /// Inherited ones count in every structure that inherits them.
     pub members: usize,
-    /// Largest nesting depth of definitions and collections along any path without recursion.
+    /// Largest nesting depth of definitions and collections. A path ends at a definition that
+    /// contains itself, so a family of recursive types may be as large as the other limits allow.
+    /// Parts that lie in a value itself, and bases, count also inside such a family.
     pub depth: usize,
     /// Largest size in bytes of a value's fixed part. Nested arrays multiply.
     pub fixed_bytes: u64,
@@ -181,7 +183,7 @@ pub(super) fn types_of(def: &Def) -> Vec<&Type> {
 
 /// The definitions that a definition refers to, in the order of mention. A bitset has the fields of
 /// its base itself.
-pub(crate) fn mentioned(def: &Def) -> Vec<DefId> {
+pub(super) fn mentioned(def: &Def) -> Vec<DefId> {
     fn inside(ty: &Type, ids: &mut Vec<DefId>) {
         match ty {
             Type::Def(id) => ids.push(*id),
@@ -202,7 +204,7 @@ pub(crate) fn mentioned(def: &Def) -> Vec<DefId> {
 }
 
 /// The number of members, cases, labels, literals, flags or fields of a definition.
-pub(super) fn part_count(def: &Def) -> usize {
+pub(crate) fn part_count(def: &Def) -> usize {
     match &def.kind {
         DefKind::Struct { members, .. } => members.len(),
         DefKind::Union { cases, .. } => cases.iter().map(|c| 1 + c.labels.len()).sum(),
@@ -221,7 +223,8 @@ fn check_references(defs: &[Def], root: &Type) -> Result<(), SchemaError> {
             _ => None,
         })?;
     }
-    check_type(defs, "the root", root, 0)?;
+    let mut levels = vec![None; defs.len()];
+    check_type(defs, "the root", root, 0, &mut levels)?;
     for def in defs {
         if let Some(base) = base_of(def) {
             let same_kind = defs
@@ -234,7 +237,9 @@ fn check_references(defs: &[Def], root: &Type) -> Result<(), SchemaError> {
                 });
             }
         }
-        types_of(def).into_iter().try_for_each(|ty| check_type(defs, &def.name, ty, 0))?;
+        for ty in types_of(def) {
+            check_type(defs, &def.name, ty, 0, &mut levels)?;
+        }
     }
     Ok(())
 }
@@ -255,34 +260,52 @@ fn follow(defs: &[Def], def: &Def, next: impl Fn(&Def) -> Option<DefId>) -> Resu
     Err(SchemaError::Infinite { def: def.name.clone() })
 }
 
-fn check_type(defs: &[Def], def: &str, ty: &Type, depth: usize) -> Result<(), SchemaError> {
+/// Checks a type, and returns the number of levels below it. `levels` has those of the typedefs
+/// that were checked before, because very many members may have a type with many typedefs.
+fn check_type(
+    defs: &[Def],
+    def: &str,
+    ty: &Type,
+    depth: usize,
+    levels: &mut [Option<usize>],
+) -> Result<usize, SchemaError> {
     let wrong = |what: String| Err(SchemaError::Reference { def: def.into(), what });
-    if depth > MAX_TYPE_DEPTH {
+    let known = match ty {
+        Type::Def(id) => levels.get(id.0 as usize).copied().flatten(),
+        _ => None,
+    };
+    if depth + known.unwrap_or(0) > MAX_TYPE_DEPTH {
         return wrong(format!("typedefs and collections are nested deeper than {MAX_TYPE_DEPTH}, or endlessly"));
     }
+    let mut inside =
+        |ty: &Type| -> Result<usize, SchemaError> { Ok(1 + check_type(defs, def, ty, depth + 1, levels)?) };
     match ty {
-        Type::Def(id) => match defs.get(id.0 as usize) {
-            None => wrong(format!("definition {} does not exist", id.0)),
+        Type::Def(id) => match (defs.get(id.0 as usize), known) {
+            (None, _) => wrong(format!("definition {} does not exist", id.0)),
+            (_, Some(known)) => Ok(known),
             // A typedef of a sequence of itself would be endless once typedefs are resolved.
-            Some(Def { kind: DefKind::Alias { target }, .. }) => check_type(defs, def, target, depth + 1),
-            Some(_) => Ok(()),
+            (Some(Def { kind: DefKind::Alias { target }, .. }), None) => {
+                let below = inside(target)?;
+                levels[id.0 as usize] = Some(below);
+                Ok(below)
+            }
+            (Some(_), None) => Ok(0),
         },
-        Type::Sequence { element, .. } => check_type(defs, def, element, depth + 1),
+        Type::Sequence { element, .. } => inside(element),
         Type::Array { dims, .. } if dims.is_empty() || dims.contains(&0) => {
             wrong("an array has a dimension of 0".into())
         }
         Type::Array { dims, .. } if dims.len() > MAX_TYPE_DEPTH => {
             wrong(format!("an array has more than {MAX_TYPE_DEPTH} dimensions"))
         }
-        Type::Array { element, .. } => check_type(defs, def, element, depth + 1),
+        Type::Array { element, .. } => inside(element),
         Type::Map { key, value, .. } => {
             if !is_map_key(defs, key) {
                 return wrong("a map's key must be a boolean, integer, character, string or enum".into());
             }
-            check_type(defs, def, key, depth + 1)?;
-            check_type(defs, def, value, depth + 1)
+            Ok(inside(key)?.max(inside(value)?))
         }
-        _ => Ok(()),
+        _ => Ok(0),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Converts constants to the types of members, and checks that they fit.
 
-use alloc::collections::BTreeMap;
+use alloc::{collections::BTreeMap, vec::Vec};
 
-use super::{Def, DefKind, EnumLiteral, Literal, Type, builder::unalias};
+use super::{Def, DefId, DefKind, EnumLiteral, Literal, Schema, Type, builder::unalias};
 
 /// Definitions with an index of all enum literals. The index is needed because a peer's schema may
 /// have very many literals and as many members that mention them.
@@ -102,11 +102,53 @@ pub(super) fn integer_range(ty: &Type) -> Option<core::ops::RangeInclusive<i128>
     })
 }
 
-/// The value of an enum literal.
-pub(super) fn enum_value(defs: &[Def], ty: &Type, name: &str) -> Option<i32> {
-    let Type::Def(id) = unalias(defs, ty)? else { return None };
-    match &defs.get(id.0 as usize)?.kind {
-        DefKind::Enum { literals, .. } => literals.iter().find(|l| l.name == *name).map(|l| l.value),
-        _ => None,
+/// The places of an enum's literals. A peer's enum may have very many literals, and as many members
+/// whose defaults are looked up.
+pub(super) struct Literals {
+    id: DefId,
+    by_name: Vec<u32>,
+    /// The one with `@default_literal`.
+    marked: Option<u32>,
+}
+
+impl Literals {
+    /// Those of all enums, in ascending order of their ids.
+    pub(super) fn of_all(defs: &[Def]) -> Vec<Literals> {
+        let of = |(id, def): (u32, &Def)| {
+            let DefKind::Enum { literals, .. } = &def.kind else { return None };
+            let mut by_name: Vec<u32> = (0..literals.len() as u32).collect();
+            by_name.sort_unstable_by(|a, b| literals[*a as usize].name.cmp(&literals[*b as usize].name));
+            let marked = literals.iter().position(|l| l.is_default).map(|at| at as u32);
+            Some(Literals { id: DefId(id), by_name, marked })
+        };
+        (0u32..).zip(defs).filter_map(of).collect()
+    }
+}
+
+impl Schema {
+    /// The literal of an enum with a name.
+    pub(crate) fn literal_named(&self, id: DefId, name: &str) -> Option<&EnumLiteral> {
+        let (places, literals) = self.literals(id)?;
+        let at = places.by_name.binary_search_by(|at| literals[*at as usize].name.as_str().cmp(name)).ok()?;
+        literals.get(places.by_name[at] as usize)
+    }
+
+    /// The literal of an enum that a fresh value has: that with `@default_literal`, or the first.
+    pub(crate) fn default_literal(&self, id: DefId) -> Option<&EnumLiteral> {
+        self.marked_literal(id).or_else(|| self.literals(id)?.1.first())
+    }
+
+    /// The literal of an enum with `@default_literal`.
+    pub(crate) fn marked_literal(&self, id: DefId) -> Option<&EnumLiteral> {
+        let (places, literals) = self.literals(id)?;
+        literals.get(places.marked? as usize)
+    }
+
+    fn literals(&self, id: DefId) -> Option<(&Literals, &[EnumLiteral])> {
+        let at = self.0.literals.binary_search_by_key(&id, |places| places.id).ok()?;
+        match &self.def(id).kind {
+            DefKind::Enum { literals, .. } => Some((&self.0.literals[at], literals)),
+            _ => None,
+        }
     }
 }

@@ -32,12 +32,14 @@ mod measure;
 mod sizes;
 mod type_object;
 
-pub(crate) use builder::mentioned;
+pub(crate) use builder::part_count;
 pub use builder::{MAX_MEMBER_ID, SchemaBuilder, SchemaError, SchemaLimits, hash_id};
 pub use encoding::SchemaDecodeError;
 pub use hash::{DocumentHash, ParseHashError, TypeHash};
+use literal::Literals;
 pub(crate) use measure::enum_range;
 pub use measure::{array_len, array_shape, holder_bits};
+pub(crate) use sizes::recursive;
 pub use type_object::{TypeObjectError, TypeObjects};
 
 /// Index of a definition in its schema's table.
@@ -633,12 +635,15 @@ struct Inner {
     defs: Arc<[Def]>,
     root: Type,
     type_hash: TypeHash,
+    literals: Vec<Literals>,
 }
 
 impl Schema {
     /// Makes a schema from definitions that [`SchemaBuilder::finish`] has checked.
     fn from_checked(defs: impl Into<Arc<[Def]>>, root: Type) -> Schema {
-        let mut schema = Schema(Arc::new(Inner { defs: defs.into(), root, type_hash: TypeHash::from_bytes([0; 16]) }));
+        let defs: Arc<[Def]> = defs.into();
+        let (literals, type_hash) = (Literals::of_all(&defs), TypeHash::from_bytes([0; 16]));
+        let mut schema = Schema(Arc::new(Inner { defs, root, type_hash, literals }));
         let type_hash = TypeHash::of(&schema);
         if let Some(inner) = Arc::get_mut(&mut schema.0) {
             inner.type_hash = type_hash;

@@ -115,31 +115,70 @@ pub enum Exceeded {
 /// The size of a program for the type grows with this number. An occurrence of a type inside itself
 /// counts as one member, since the program calls itself recursively there.
 pub(crate) fn members(schema: &Schema) -> u64 {
-    of_type(schema, schema.root(), &mut BTreeMap::new())
+    let mut known = BTreeMap::new();
+    // The definitions that are being counted, each in the one before: a family of recursive types
+    // has long paths.
+    let mut open = vec![Open::new(None, of_types(schema, [schema.root()]))];
+    loop {
+        let Some(counting) = open.last_mut() else { return 1 };
+        match counting.parts.next() {
+            Some(None) => counting.members = counting.members.saturating_add(1),
+            Some(Some(id)) => match known.get(&id) {
+                Some(members) => counting.members = counting.members.saturating_add(*members),
+                None => {
+                    known.insert(id, 1);
+                    open.push(Open::new(Some(id), parts_of(schema, id)));
+                }
+            },
+            None => {
+                let (id, members) = (counting.id, counting.members.max(1));
+                open.pop();
+                let (Some(id), Some(outer)) = (id, open.last_mut()) else { return members };
+                known.insert(id, members);
+                outer.members = outer.members.saturating_add(members);
+            }
+        }
+    }
 }
 
-fn of_type(schema: &Schema, ty: &Type, known: &mut BTreeMap<DefId, u64>) -> u64 {
+/// A definition that is being counted. Without an id it is the root.
+struct Open {
+    id: Option<DefId>,
+    /// A definition, or a single member.
+    parts: std::vec::IntoIter<Option<DefId>>,
+    members: u64,
+}
+
+impl Open {
+    fn new(id: Option<DefId>, parts: Vec<Option<DefId>>) -> Open {
+        Open { id, parts: parts.into_iter(), members: 0 }
+    }
+}
+
+fn parts_of(schema: &Schema, id: DefId) -> Vec<Option<DefId>> {
+    match &schema.def(id).kind {
+        DefKind::Struct { .. } => of_types(schema, schema.members(id).into_iter().map(|member| &member.ty)),
+        DefKind::Union { cases, .. } => of_types(schema, cases.iter().map(|case| &case.member.ty)),
+        _ => Vec::new(),
+    }
+}
+
+fn of_types<'a>(schema: &'a Schema, types: impl IntoIterator<Item = &'a Type>) -> Vec<Option<DefId>> {
+    let mut parts = Vec::new();
+    types.into_iter().for_each(|ty| add_parts(schema, ty, &mut parts));
+    parts
+}
+
+fn add_parts(schema: &Schema, ty: &Type, parts: &mut Vec<Option<DefId>>) {
     match schema.resolve(ty) {
-        Type::Sequence { element, .. } | Type::Array { element, .. } => of_type(schema, element, known),
-        Type::Map { key, value, .. } => of_type(schema, key, known).saturating_add(of_type(schema, value, known)),
-        Type::Def(id) => of_def(schema, *id, known),
-        _ => 1,
+        Type::Sequence { element, .. } | Type::Array { element, .. } => add_parts(schema, element, parts),
+        Type::Map { key, value, .. } => {
+            add_parts(schema, key, parts);
+            add_parts(schema, value, parts);
+        }
+        Type::Def(id) => parts.push(Some(*id)),
+        _ => parts.push(None),
     }
-}
-
-fn of_def(schema: &Schema, id: DefId, known: &mut BTreeMap<DefId, u64>) -> u64 {
-    if let Some(members) = known.get(&id) {
-        return *members;
-    }
-    known.insert(id, 1);
-    let types: Vec<&Type> = match &schema.def(id).kind {
-        DefKind::Struct { .. } => schema.members(id).into_iter().map(|member| &member.ty).collect(),
-        DefKind::Union { cases, .. } => cases.iter().map(|case| &case.member.ty).collect(),
-        _ => return 1,
-    };
-    let members = types.into_iter().map(|ty| of_type(schema, ty, known)).fold(0, u64::saturating_add).max(1);
-    known.insert(id, members);
-    members
 }
 
 #[cfg(test)]
@@ -168,5 +207,18 @@ mod tests {
         types.replace(node, Def::structure("Node", vec![Member::new("x", Type::Octet), Member::new("next", next)]));
         let schema = types.finish(Type::Def(node)).expect("a schema");
         assert_eq!(members(&schema), 2);
+    }
+
+    #[test]
+    fn types_that_contain_each_other_are_counted_without_a_stack() {
+        let mut types = SchemaBuilder::new();
+        let types_in_all: u32 = 4000;
+        for i in 0..types_in_all {
+            let next = Type::sequence(Type::Def(DefId((i + 1) % types_in_all)));
+            types.add(Def::structure(format!("N{i}"), vec![Member::new("x", Type::Octet), Member::new("next", next)]));
+        }
+        let schema = types.finish(Type::Def(DefId(0))).expect("a schema");
+        let counting = std::thread::Builder::new().stack_size(256 << 10).spawn(move || members(&schema));
+        assert_eq!(counting.expect("a thread").join().expect("no overflow"), u64::from(types_in_all) + 1);
     }
 }

@@ -7,7 +7,6 @@ use super::{VALUE, delimiters, get, kind::Form, put::Names};
 use crate::{
     codec::lower::{
         DecodeDialect, DecodeWalk, LowerError, Lowered, MemberIn, Slot, UnionIn, decode::key as member_key, keys,
-        symbols,
     },
     layout::{Kind, Scalar},
     program::{
@@ -36,7 +35,7 @@ impl DecodeDialect for Decode {
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
-        let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
+        let literals = walk.literals(id, slot);
         walk.get(&Type::Def(id), Wire::Symbol(&get::LITERAL, literals), slot)
     }
 

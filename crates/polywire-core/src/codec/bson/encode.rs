@@ -9,7 +9,7 @@ use super::{
     put::{self, Names},
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, keys, symbols},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, keys},
     layout::{Kind, NodeId, Scalar},
     program::{Block, Op, OpKind, Order, Overflow, PathId, Place, Segment, TextForm, Wire},
     schema::{Case, DefId, Type},
@@ -30,13 +30,11 @@ impl EncodeDialect for Encode<'_> {
     }
 
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
-        walk.put(
-            place,
-            match self.forms.enum_names {
-                true => Wire::Symbol(&put::LITERAL, symbols::literals(self.forms.schema, id, None)),
-                false => fixed(Scalar::I32),
-            },
-        )
+        let wire = match self.forms.enum_names {
+            true => Wire::Symbol(&put::LITERAL, walk.literals(id)),
+            false => fixed(Scalar::I32),
+        };
+        walk.put(place, wire)
     }
 
     fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {

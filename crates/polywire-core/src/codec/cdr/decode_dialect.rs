@@ -35,7 +35,7 @@ impl DecodeDialect for Dialect {
             match walk.bulk_scalar(element, slot) {
                 Some(scalar) => self.get_bulk(walk, scalar, slot),
                 None => {
-                    let min_wire = self.min_wire(walk.writer(), element);
+                    let min_wire = self.min_wire(walk, element);
                     walk.elements(slot, Source::Count, min_wire, |walk, at| walk.value(element, at))
                 }
             }
@@ -62,7 +62,7 @@ impl DecodeDialect for Dialect {
 
     fn map(&self, walk: &mut DecodeWalk<'_>, key: &Type, value: &Type, slot: &Slot<'_>) -> Lowered {
         let delimited = self.delimited_elements(walk.writer(), &[key, value]);
-        let (least_key, least_value) = (self.min_wire(walk.writer(), key), self.min_wire(walk.writer(), value));
+        let (least_key, least_value) = (self.min_wire(walk, key), self.min_wire(walk, value));
         let min_wire = least_key.saturating_add(least_value);
         self.get_delimited(walk, delimited, parameters::EXACT, |walk| {
             self.get_length(walk);

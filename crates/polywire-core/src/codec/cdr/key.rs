@@ -252,6 +252,11 @@ impl EncodeDialect for KeyDialect {
     fn context(&self) -> u64 {
         self.whole.get().into()
     }
+
+    fn resume(&self, context: u64) -> bool {
+        self.whole.set(context != 0);
+        true
+    }
 }
 
 /// Adds up the largest key. Each step returns `None` if the key exceeds a hash or is unbounded, or

@@ -232,8 +232,9 @@ impl Dialect {
 
     /// A lower bound of a value's size in bytes, without padding. It limits the number of elements
     /// that a message of a given length can announce.
-    fn min_wire(&self, schema: &Schema, ty: &Type) -> u32 {
-        u32::try_from(self.min_size(schema, ty, &mut BTreeMap::new())).unwrap_or(u32::MAX)
+    fn min_wire(&self, walk: &mut DecodeWalk<'_>, ty: &Type) -> u32 {
+        let writer = walk.writer();
+        u32::try_from(self.min_size(writer, ty, &mut walk.min_sizes)).unwrap_or(u32::MAX)
     }
 
     fn min_size(&self, schema: &Schema, ty: &Type, known: &mut BTreeMap<DefId, u64>) -> u64 {

@@ -98,6 +98,11 @@ impl DecodeDialect for OlderDialect {
     fn context(&self) -> u64 {
         self.last.get().into()
     }
+
+    fn resume(&self, context: u64) -> bool {
+        self.last.set(context != 0);
+        true
+    }
 }
 
 impl Dialect {

@@ -18,10 +18,10 @@ use super::{
     template::{self, FieldType, Instruction, Name, Template, TemplateSet},
 };
 use crate::{
-    codec::lower::{LowerError, recursive, scalar_of},
+    codec::lower::{LowerError, scalar_of},
     layout::Scalar,
     program::Policy,
-    schema::{Case, DefId, DefKind, Member, Schema, Type},
+    schema::{Case, DefId, DefKind, Member, Schema, Type, recursive},
 };
 
 type Bound<T> = Result<T, LowerError>;
@@ -40,7 +40,7 @@ pub(super) fn bind(set: &TemplateSet, schema: &Schema, policy: Policy, first: Op
         schema,
         slots,
         id: id.clone(),
-        recursive: recursive(schema),
+        recursive: recursive(schema.defs()),
         referred: Vec::new(),
         references: BTreeMap::new(),
         any: BTreeMap::new(),

@@ -135,6 +135,10 @@ impl DecodeDialect for Lowering<'_> {
     fn context(&self) -> u64 {
         self.number()
     }
+
+    fn resume(&self, _: u64) -> bool {
+        false
+    }
 }
 
 /// True for a group around a single value that is not a member of a structure.

@@ -16,9 +16,9 @@ use super::{
     },
 };
 use crate::{
-    codec::lower::{LowerError, bits_scalar, enum_scalar, recursive, scalar_of},
+    codec::lower::{LowerError, bits_scalar, enum_scalar, scalar_of},
     layout::Scalar,
-    schema::{Case, DefId, DefKind, Schema, Type, array_len},
+    schema::{Case, DefId, DefKind, Schema, Type, array_len, recursive},
 };
 
 /// Derives the templates of a type. `choose` gets the path of each field and may change the field's
@@ -28,7 +28,7 @@ pub(super) fn templates(schema: &Schema, choose: &mut dyn FnMut(&str, &mut Field
     let mut maker = Maker {
         schema,
         choose,
-        recursive: recursive(schema),
+        recursive: recursive(schema.defs()),
         referred: BTreeMap::new(),
         templates: Vec::new(),
         path: String::new(),

@@ -141,6 +141,10 @@ impl EncodeDialect for Lowering<'_> {
     fn context(&self) -> u64 {
         self.number()
     }
+
+    fn resume(&self, _: u64) -> bool {
+        false
+    }
 }
 
 impl Lowering<'_> {

@@ -16,10 +16,10 @@ use super::{
     template::{Field, FieldType, Initial, Operator, OperatorKind, TemplateSet},
 };
 use crate::{
-    codec::{BuildError, Encoder, LowerError, Options, lower::recursive},
+    codec::{BuildError, Encoder, LowerError, Options},
     layout::{Record, Shape, ValueRef},
     program::{Backend, state::float::decompose},
-    schema::{DefId, Schema, Type},
+    schema::{DefId, Schema, Type, recursive},
 };
 
 /// Options of [`learn`].
@@ -82,7 +82,8 @@ pub fn learn(shape: &Arc<Shape>, samples: &[Record], options: &LearnOptions) -> 
         return Err(LowerError::Option("the samples have another shape than the one to learn for".to_string()).into());
     }
     let schema = shape.schema();
-    let mut watcher = Watcher { schema, recursive: recursive(schema), path: String::new(), series: BTreeMap::new() };
+    let mut watcher =
+        Watcher { schema, recursive: recursive(schema.defs()), path: String::new(), series: BTreeMap::new() };
     for (number, record) in samples.iter().enumerate() {
         if interval > 0 && number % interval == 0 {
             watcher.series.values_mut().for_each(|series| series.push(Seen::Reset));

@@ -2,16 +2,21 @@
 //! values. A format's [`EncodeDialect`] supplies the operations for each kind of type. Codecs call
 //! [`lower`]. It reads schema and layout and makes a program.
 
-use alloc::{collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
 
-use super::{LowerError, Lowered, Paths, bits_scalar, enum_scalar, recursive, scalar_of};
+use super::{LowerError, Lowered, Paths, bits_scalar, enum_scalar, scalar_of, symbols};
 use crate::{
     layout::{Field, Kind, Layout, NodeId, Scalar},
     program::{
         Block, Direction, Op, OpKind, Order, Overflow, PathId, Place, Program, Routine, Segment, SliceKernel, Source,
-        TextForm, Wire,
+        SymbolTable, TextForm, Wire,
     },
-    schema::{Case, Def, DefId, DefKind, Member, Schema, Type},
+    schema::{Case, Def, DefId, DefKind, Member, Schema, Type, recursive},
 };
 
 /// How a format writes each kind of value. Implementations append operations with
@@ -56,6 +61,13 @@ pub trait EncodeDialect {
     fn context(&self) -> u64 {
         0
     }
+
+    /// Sets that state to one that [`EncodeDialect::context`] returned. A routine is then emitted
+    /// when the walk has ended, which needs no stack for types that contain each other. False if
+    /// the dialect cannot set it: then routines are emitted in place, and the family is limited.
+    fn resume(&self, context: u64) -> bool {
+        context == 0
+    }
 }
 
 /// A member to write.
@@ -93,6 +105,18 @@ pub struct EncodeWalk<'a> {
     routines: Vec<Option<Routine>>,
     /// Routines by definition, node and [`EncodeDialect::context`].
     routine_of: BTreeMap<(DefId, NodeId, u64), u32>,
+    waiting: VecDeque<Waiting>,
+    /// The literals of enums, by name and value; see [`EncodeWalk::literals`].
+    literals: BTreeMap<DefId, Arc<SymbolTable>>,
+}
+
+/// A routine that is emitted later.
+struct Waiting {
+    routine: u32,
+    id: DefId,
+    node: NodeId,
+    context: u64,
+    path: String,
 }
 
 /// Lowers a type for encoding.
@@ -103,11 +127,14 @@ pub fn lower(dialect: &dyn EncodeDialect, schema: &Schema, layout: &Arc<Layout>)
         layout,
         paths: Paths::new(),
         ops: Vec::new(),
-        recursive: recursive(schema),
+        recursive: recursive(schema.defs()),
         routines: Vec::new(),
         routine_of: BTreeMap::new(),
+        waiting: VecDeque::new(),
+        literals: BTreeMap::new(),
     };
     walk.value(schema.root(), Place::At { offset: 0, node: layout.root() })?;
+    walk.waiting_routines()?;
     Ok(Program {
         direction: Direction::Encode,
         layout: layout.clone(),
@@ -184,10 +211,36 @@ impl<'a> EncodeWalk<'a> {
         let routine = self.routines.len() as u32;
         self.routine_of.insert(key, routine);
         self.routines.push(None);
-        let block = self.block(|walk| walk.aggregate(id, Place::At { offset: 0, node }))?;
-        self.routines[routine as usize] = Some(Routine { frame: Some(node), block, levels: 1 });
+        let context = key.2;
+        if self.dialect.resume(context) {
+            self.waiting.push_back(Waiting { routine, id, node, context, path: self.paths.current.clone() });
+        } else {
+            self.fill_routine(routine, id, node)?;
+        }
         self.emit(OpKind::Call { routine, place });
         Ok(())
+    }
+
+    fn fill_routine(&mut self, routine: u32, id: DefId, node: NodeId) -> Lowered {
+        let block = self.block(|walk| walk.aggregate(id, Place::At { offset: 0, node }))?;
+        self.routines[routine as usize] = Some(Routine { frame: Some(node), block, levels: 1 });
+        Ok(())
+    }
+
+    /// Emits the routines that wait, and those that they need.
+    fn waiting_routines(&mut self) -> Lowered {
+        while let Some(Waiting { routine, id, node, context, path }) = self.waiting.pop_front() {
+            self.dialect.resume(context);
+            self.paths.set(path);
+            self.fill_routine(routine, id, node)?;
+        }
+        Ok(())
+    }
+
+    /// The names of an enum's literals. All values of an enum share them.
+    pub(crate) fn literals(&mut self, id: DefId) -> Arc<SymbolTable> {
+        let schema = self.schema;
+        self.literals.entry(id).or_insert_with(|| symbols::literals(schema, id, None)).clone()
     }
 
     fn aggregate(&mut self, id: DefId, place: Place) -> Lowered {

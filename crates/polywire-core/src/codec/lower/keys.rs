@@ -3,13 +3,13 @@
 
 use alloc::{string::String, sync::Arc};
 
-use super::{DecodeWalk, EncodeWalk, Lowered, Slot, scalar_of, symbols};
+use super::{DecodeWalk, EncodeWalk, Lowered, Slot, scalar_of};
 use crate::{
     layout::Scalar,
     program::{
         FaultKind, Input, Output, Place, ScalarKernel, Status, SymbolKernel, SymbolTable, TextForm, TextKernel, Wire,
     },
-    schema::{DefId, Type},
+    schema::Type,
 };
 
 /// How a format writes names.
@@ -36,8 +36,11 @@ pub fn put<K: Keys>(walk: &mut EncodeWalk<'_>, ty: &Type, place: Place, enum_nam
     if let Type::String { .. } | Type::WString { .. } = ty {
         return walk.text(ty, place, TextForm::Kernel(Kernels::<K>::TEXT));
     }
-    let literals = |id: DefId| symbols::literals(schema, id, None);
-    let wire = wire::<K>(ty, enum_names.then_some(&literals)).ok_or_else(|| walk.unsupported(NO_KEY))?;
+    let literals = match ty {
+        Type::Def(id) if enum_names => Some(walk.literals(*id)),
+        _ => None,
+    };
+    let wire = wire::<K>(ty, literals).ok_or_else(|| walk.unsupported(NO_KEY))?;
     walk.put(place, wire)
 }
 
@@ -48,19 +51,21 @@ pub fn get<K: Keys>(walk: &mut DecodeWalk<'_>, ty: &Type, slot: &Slot<'_>) -> Lo
     if let Type::String { .. } | Type::WString { .. } = ty {
         return walk.text(TextForm::Kernel(Kernels::<K>::TEXT), slot);
     }
-    let otherwise = walk.default_literal(slot);
-    let literals = |id: DefId| symbols::literals(writer, id, otherwise);
-    let wire = wire::<K>(ty, Some(&literals)).ok_or_else(|| walk.unsupported(NO_KEY))?;
+    let literals = match ty {
+        Type::Def(id) => Some(walk.literals(*id, slot)),
+        _ => None,
+    };
+    let wire = wire::<K>(ty, literals).ok_or_else(|| walk.unsupported(NO_KEY))?;
     walk.get(ty, wire, slot)
 }
 
 const NO_KEY: &str = "a map's key is a string, integer, boolean, character or enum";
 
 /// The kernel of a key that is not a string, with the names of literals if there are any.
-fn wire<K: Keys>(ty: &Type, literals: Option<&dyn Fn(DefId) -> Arc<SymbolTable>>) -> Option<Wire> {
+fn wire<K: Keys>(ty: &Type, literals: Option<Arc<SymbolTable>>) -> Option<Wire> {
     Some(Wire::Kernel(match (ty, scalar_of(ty)) {
-        (Type::Def(id), _) => match literals {
-            Some(literals) => return Some(Wire::Symbol(Kernels::<K>::LITERAL, literals(*id))),
+        (Type::Def(_), _) => match literals {
+            Some(literals) => return Some(Wire::Symbol(Kernels::<K>::LITERAL, literals)),
             None => Kernels::<K>::SIGNED,
         },
         (Type::Bool, _) => Kernels::<K>::BOOLEAN,

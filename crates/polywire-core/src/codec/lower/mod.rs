@@ -22,17 +22,12 @@
 //! assert_eq!(bits_scalar(&schema, DefId(0)), Scalar::U16);
 //! ```
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    string::String,
-    vec,
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
 
 use crate::{
     layout::Scalar,
     program::{Op, OpKind, PathId, verify::MAX_OPS},
-    schema::{DefId, DefKind, Member, Schema, Type, mentioned},
+    schema::{DefId, DefKind, Member, Schema, Type, part_count},
 };
 
 pub mod decode;
@@ -83,6 +78,8 @@ pub(crate) struct Paths {
     all: Vec<String>,
     ids: BTreeMap<String, u32>,
     current: String,
+    /// The ids of the current path and of those around it, if they are known.
+    known: Vec<Option<u32>>,
     /// Length of all paths, in bytes.
     bytes: usize,
     /// Number of operations emitted and values visited.
@@ -95,26 +92,41 @@ pub(crate) struct Paths {
 /// Largest length of all paths of a program, in bytes. Names in a peer's schema may be long.
 const MAX_PATH_BYTES: usize = 16 << 20;
 
-/// Largest depth of a walk, which protects the stack. The limit on schemas is lower, but a type
-/// that contains itself may have longer paths.
+/// Largest depth of a walk, which protects the stack. The limit on schemas is lower.
 const MAX_DEPTH: usize = 128;
 
 impl Paths {
     fn new() -> Paths {
         let mut paths = Paths::default();
+        paths.set(String::new());
         paths.id();
         paths
     }
 
+    /// Goes to another path.
+    fn set(&mut self, path: String) {
+        self.current = path;
+        self.known = vec![None];
+    }
+
     /// The id of the current path. Adds the path if it is new.
     fn id(&mut self) -> PathId {
-        if let Some(id) = self.ids.get(&self.current) {
+        if let Some(Some(id)) = self.known.last() {
             return PathId(*id);
         }
-        let id = self.all.len() as u32;
-        self.all.push(self.current.clone());
-        self.bytes += self.current.len();
-        self.ids.insert(self.current.clone(), id);
+        let id = match self.ids.get(&self.current) {
+            Some(id) => *id,
+            None => {
+                let id = self.all.len() as u32;
+                self.all.push(self.current.clone());
+                self.bytes += self.current.len();
+                self.ids.insert(self.current.clone(), id);
+                id
+            }
+        };
+        if let Some(known) = self.known.last_mut() {
+            *known = Some(id);
+        }
         PathId(id)
     }
 
@@ -125,11 +137,13 @@ impl Paths {
             self.current.push('.');
         }
         self.current.push_str(step);
+        self.known.push(None);
         len
     }
 
     fn leave(&mut self, len: usize) {
         self.current.truncate(len);
+        self.known.pop();
     }
 
     fn op(&mut self, kind: OpKind) -> Op {
@@ -140,7 +154,12 @@ impl Paths {
     /// Counts a step, and fails if the program becomes larger than the verifier accepts: a small
     /// schema can describe a very large type.
     fn step(&mut self) -> Result<(), &'static str> {
-        self.steps += 1;
+        self.steps(1)
+    }
+
+    /// The same for several steps.
+    fn steps(&mut self, count: usize) -> Result<(), &'static str> {
+        self.steps = self.steps.saturating_add(count);
         match (self.steps > 2 * MAX_OPS, self.bytes > MAX_PATH_BYTES) {
             (false, false) => Ok(()),
             (true, _) => Err("the type has too many parts: put some of them into sequences"),
@@ -192,6 +211,17 @@ pub fn widens(from: Scalar, to: Scalar) -> bool {
     }
 }
 
+/// The number of labels and literals of a union. A walk takes as many steps for each place where
+/// the union occurs.
+fn union_parts(schema: &Schema, id: DefId) -> usize {
+    let def = schema.def(id);
+    let discriminator = match &def.kind {
+        DefKind::Union { discriminator, .. } => schema.def_of(discriminator).map_or(0, part_count),
+        _ => 0,
+    };
+    part_count(def) + discriminator
+}
+
 /// The integer of a bitmask or bitset on the wire.
 pub fn bits_scalar(schema: &Schema, id: DefId) -> Scalar {
     let bits = match &schema.def(id).kind {
@@ -227,50 +257,6 @@ pub fn is_decimal(schema: &Schema, id: DefId) -> bool {
         }
         _ => false,
     }
-}
-
-/// The definitions that contain themselves, directly or through other definitions.
-///
-/// These are the strongly connected components with several definitions, or with one that refers to
-/// itself. Tarjan's algorithm finds them in a single pass, because a peer's schema may have
-/// thousands of definitions.
-pub(crate) fn recursive(schema: &Schema) -> BTreeSet<DefId> {
-    let edges: Vec<Vec<DefId>> = schema.defs().iter().map(mentioned).collect();
-    let (mut index, mut low, mut on_stack) =
-        (vec![u32::MAX; edges.len()], vec![0; edges.len()], vec![false; edges.len()]);
-    let (mut found, mut stack, mut next) = (BTreeSet::new(), Vec::new(), 0);
-    for start in 0..edges.len() {
-        let mut open = if index[start] == u32::MAX { vec![(start, 0)] } else { Vec::new() };
-        while let Some((at, edge)) = open.pop() {
-            if edge == 0 {
-                (index[at], low[at], on_stack[at]) = (next, next, true);
-                next += 1;
-                stack.push(at);
-            } else {
-                // Back from a neighbour, or at one that was visited before.
-                let to = edges[at][edge - 1].0 as usize;
-                low[at] = if on_stack[to] { low[at].min(low[to]) } else { low[at] };
-            }
-            match edges[at].get(edge).map(|to| to.0 as usize) {
-                Some(to) => {
-                    open.push((at, edge + 1));
-                    if index[to] == u32::MAX {
-                        open.push((to, 0));
-                    }
-                }
-                None if low[at] == index[at] => {
-                    let from = stack.iter().rposition(|d| *d == at).unwrap_or(0);
-                    let component = stack.split_off(from);
-                    component.iter().for_each(|d| on_stack[*d] = false);
-                    if component.len() > 1 || edges[at].contains(&DefId(at as u32)) {
-                        found.extend(component.into_iter().map(|d| DefId(d as u32)));
-                    }
-                }
-                None => {}
-            }
-        }
-    }
-    found
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! The dialects of [`kinds`](super::kinds), [`json`](super::json), BSON and XML use them. They read
 //! schemas only.
 
-use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
 
 use crate::{
     program::{FaultKind, Output, Status, SymbolTable, kernels::number},
@@ -69,7 +69,8 @@ pub fn union_head(
 
 /// A discriminator that is no case's label, so it selects the default case.
 fn free_label(schema: &Schema, discriminator: &Type, cases: &[Case]) -> i64 {
-    let taken = |value: &i64| cases.iter().any(|case| case.labels.contains(value));
+    let labels: BTreeSet<i64> = cases.iter().flat_map(|case| case.labels.iter().copied()).collect();
+    let taken = |value: &i64| labels.contains(value);
     let free = match schema.def_of(discriminator) {
         Some(Def { kind: DefKind::Enum { literals, .. }, .. }) => {
             literals.iter().map(|l| i64::from(l.value)).find(|value| !taken(value))

@@ -32,7 +32,7 @@ impl DecodeDialect for Dialect {
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
-        let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
+        let literals = walk.literals(id, slot);
         walk.unless_skipped(&SKIP, slot, |walk| walk.get(&Type::Def(id), Wire::Symbol(&NAMED, literals), slot))
     }
 

@@ -40,7 +40,7 @@ impl EncodeDialect for Dialect {
 
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
         let kernel = if self.style.enum_numbers { &NUMBERED } else { &NAMED };
-        let literals = symbols::literals(walk.schema(), id, None);
+        let literals = walk.literals(id);
         walk.put(place, Wire::Symbol(kernel, literals))
     }
 
@@ -130,7 +130,7 @@ impl Dialect {
         match (walk.schema().def_of(ty), ty) {
             (Some(Def { kind: DefKind::Enum { .. }, .. }), Type::Def(id)) => {
                 let kernel = if self.style.enum_numbers { &NUMBERED } else { &NAMED };
-                let literals = symbols::literals(walk.schema(), *id, None);
+                let literals = walk.literals(*id);
                 walk.emit(OpKind::Put(Wire::Symbol(kernel, literals)));
             }
             _ if union.wire == Scalar::Bool => walk.put_truth([b"false", b"true"]),

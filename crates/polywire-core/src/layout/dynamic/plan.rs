@@ -127,13 +127,12 @@ impl Planner<'_> {
         let schema = self.schema;
         match &schema.def(id).kind {
             DefKind::Enum { literals, .. } => {
-                let named = |name: &str| literals.iter().find(|l| l.name == name);
+                // The builder made every default of an enum the name of a literal.
                 let given = match fresh {
-                    Some(Literal::Enum(name)) => named(name.rsplit("::").next().unwrap_or(name)),
-                    Some(Literal::Int(value)) => literals.iter().find(|l| i128::from(l.value) == *value),
+                    Some(Literal::Enum(name)) => schema.literal_named(id, name),
                     _ => None,
                 };
-                let default = given.or(literals.iter().find(|l| l.is_default)).or(literals.first());
+                let default = given.or_else(|| schema.default_literal(id));
                 let values = self.literals.entry(id).or_insert_with(|| {
                     let mut values: Vec<i32> = literals.iter().map(|l| l.value).collect();
                     values.sort_unstable();
@@ -345,11 +344,8 @@ fn scalar_of(ty: &Type) -> Scalar {
 }
 
 fn default_discriminator(schema: &Schema, ty: &Type) -> i64 {
-    match schema.def_of(ty).map(|d| &d.kind) {
-        Some(DefKind::Enum { literals, .. }) => {
-            let default = literals.iter().find(|l| l.is_default).or(literals.first());
-            default.map_or(0, |l| l.value.into())
-        }
+    match schema.resolve(ty) {
+        Type::Def(id) => schema.default_literal(*id).map_or(0, |l| l.value.into()),
         _ => 0,
     }
 }

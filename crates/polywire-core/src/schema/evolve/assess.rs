@@ -8,8 +8,8 @@ use alloc::{
 };
 
 use super::{
-    CasePair, CaseStep, Condition, Conflict, Pair, Policy, Reason, Rules, ScalarStep, Verdict, absent_value,
-    pair_cases, pair_fields, pair_flags, pair_literals, pair_members, strict,
+    CasePair, CaseStep, Condition, Conflict, Pair, Policy, Reason, Rules, ScalarStep, Verdict, case_steps,
+    has_absent_value, pair_fields, pair_flags, pair_literals, pair_members, strict,
 };
 use crate::schema::{
     Def, DefId, DefKind, Member, Schema, TryConstruct, Type, array_shape, builder::part_count, holder_bits,
@@ -217,7 +217,11 @@ impl<'a> Walk<'a> {
 
     fn definitions(&mut self, w: DefId, r: DefId, at: Context) {
         let (writer, reader) = (self.writer.def(w), self.reader.def(r));
-        self.compared += 1 + part_count(writer) + part_count(reader);
+        let parts = |schema: &Schema, id| match schema.def(id) {
+            Def { kind: DefKind::Struct { .. }, .. } => schema.members(id).len(),
+            def => part_count(def),
+        };
+        self.compared += 1 + parts(self.writer, w) + parts(self.reader, r);
         if self.rules.strict_xtypes {
             self.tell(at.place, strict::definitions(writer, reader));
         }
@@ -283,10 +287,7 @@ impl<'a> Walk<'a> {
             self.refuse(place, key_in_words(writer.key), key_in_words(reader.key), key_fix("member", writer.key));
         }
         if writer.optional && !reader.optional && reader.default.is_none() {
-            let policy = match absent_value(self.reader, reader) {
-                Some(_) => Policy::UseDefault,
-                None => Policy::Discard,
-            };
+            let policy = if has_absent_value(reader) { Policy::UseDefault } else { Policy::Discard };
             self.condition(place, "values without this member".to_string(), policy);
         }
         let around = Surroundings::of(reader, around_key || reader.key);
@@ -333,9 +334,9 @@ impl<'a> Walk<'a> {
 
     fn cases(&mut self, w: DefId, r: DefId, at: Context) {
         let mut seen = BTreeSet::new();
-        for row in pair_cases(self.writer, w, self.reader, r) {
+        for (row, step) in case_steps(self.writer, w, self.reader, r) {
             let CasePair { label, writer: Some((wi, writer)), reader } = row else { continue };
-            match (row.step(), reader) {
+            match (step, reader) {
                 (CaseStep::Same, Some((ri, reader))) if seen.insert((wi, ri)) => {
                     let place = self.place(at.place, PathStep::Member(&reader.member.name));
                     let around = Surroundings::of(&reader.member, at.around.in_key);

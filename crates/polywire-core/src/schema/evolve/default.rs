@@ -1,6 +1,6 @@
 //! The value that a reader uses if the writer has none.
 
-use crate::schema::{DefId, DefKind, Literal, Member, Schema, TryConstruct, Type, literal};
+use crate::schema::{DefId, DefKind, Literal, Member, Schema, TryConstruct, Type};
 
 /// A value that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,9 +67,12 @@ pub fn value_default<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue
         Some(Literal::Float(value)) => DefaultValue::Float(*value),
         Some(Literal::Char(code)) => DefaultValue::Char(*code),
         Some(Literal::String(text)) => DefaultValue::Text(text),
-        Some(Literal::Enum(name)) => match literal::enum_value(schema.defs(), &member.ty, name) {
-            Some(value) => DefaultValue::Int(value.into()),
-            None => zero_of(schema, &member.ty),
+        Some(Literal::Enum(name)) => match schema.resolve(&member.ty) {
+            Type::Def(id) => match schema.literal_named(*id, name) {
+                Some(literal) => DefaultValue::Int(literal.value.into()),
+                None => zero_of(schema, &member.ty),
+            },
+            ty => zero_of(schema, ty),
         },
         None => zero_of(schema, &member.ty),
     }
@@ -82,8 +85,12 @@ pub fn value_default<'a>(schema: &'a Schema, member: &'a Member) -> DefaultValue
 /// value states that there is none; only `@optional`, `@default` or `@try_construct(USE_DEFAULT)`
 /// at the reader permits a substitute.
 pub fn absent_value<'a>(schema: &'a Schema, member: &'a Member) -> Option<DefaultValue<'a>> {
-    let is_allowed = member.optional || member.default.is_some() || member.try_construct == TryConstruct::UseDefault;
-    is_allowed.then(|| default_of(schema, member))
+    has_absent_value(member).then(|| default_of(schema, member))
+}
+
+/// True if [`absent_value`] returns a value.
+pub(crate) fn has_absent_value(member: &Member) -> bool {
+    member.optional || member.default.is_some() || member.try_construct == TryConstruct::UseDefault
 }
 
 /// The value that replaces a literal that the reader's enum does not have. `None` if the message is
@@ -98,15 +105,15 @@ pub fn unknown_literal(
     try_construct: TryConstruct,
     own: Option<&Member>,
 ) -> Option<i32> {
-    let DefKind::Enum { literals, .. } = &schema.def(enumeration).kind else { return None };
-    let marked = literals.iter().find(|l| l.is_default).map(|l| l.value);
+    let DefKind::Enum { .. } = &schema.def(enumeration).kind else { return None };
+    let marked = schema.marked_literal(enumeration).map(|l| l.value);
     if try_construct != TryConstruct::UseDefault {
         return marked;
     }
     match own.map(|member| value_default(schema, member)) {
         Some(DefaultValue::Int(value)) => i32::try_from(value).ok(),
         // An element inside the member's value.
-        _ => marked.or(literals.first().map(|l| l.value)),
+        _ => schema.default_literal(enumeration).map(|l| l.value),
     }
 }
 
@@ -129,10 +136,7 @@ pub fn zero_of<'a>(schema: &'a Schema, ty: &Type) -> DefaultValue<'a> {
 fn zero_of_def(schema: &Schema, id: DefId) -> DefaultValue<'_> {
     match &schema.def(id).kind {
         DefKind::Struct { .. } => DefaultValue::Members(id),
-        DefKind::Enum { literals, .. } => {
-            let marked = literals.iter().find(|l| l.is_default).or(literals.first());
-            DefaultValue::Int(marked.map_or(0, |l| l.value.into()))
-        }
+        DefKind::Enum { .. } => DefaultValue::Int(schema.default_literal(id).map_or(0, |l| l.value.into())),
         DefKind::Union { discriminator, cases, .. } => {
             let zero = match zero_of(schema, discriminator) {
                 DefaultValue::Int(value) => value as i64,

@@ -80,7 +80,9 @@ mod strict;
 mod tests;
 
 pub use assess::{assess, assess_with};
+pub(crate) use default::has_absent_value;
 pub use default::{DefaultValue, absent_value, default_of, unknown_literal, value_default, zero_of};
+pub(crate) use pair::case_steps;
 pub use pair::{
     CasePair, CaseStep, Conflict, Pair, Placed, kept_bits, pair_cases, pair_fields, pair_flags, pair_literals,
     pair_members,

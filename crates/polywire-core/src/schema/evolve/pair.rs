@@ -68,15 +68,20 @@ impl CasePair<'_> {
         match (self.writer, self.reader) {
             (Some((_, writer)), Some((_, reader))) => {
                 let named = |case: &Case| self.label.is_some_and(|label| case.labels.contains(&label));
-                match named(writer) == named(reader) || writer.member.name == reader.member.name {
-                    true => CaseStep::Same,
-                    false => CaseStep::Unknown,
-                }
+                both(writer, reader, named(writer) == named(reader))
             }
             (Some(_), None) => CaseStep::Unknown,
             (None, Some(_)) => CaseStep::Default,
             (None, None) => CaseStep::Empty,
         }
+    }
+}
+
+/// The step for two cases, of which the label selects both or none, or only one.
+fn both(writer: &Case, reader: &Case, selected_alike: bool) -> CaseStep {
+    match selected_alike || writer.member.name == reader.member.name {
+        true => CaseStep::Same,
+        false => CaseStep::Unknown,
     }
 }
 
@@ -193,16 +198,32 @@ fn describe(member: &Member) -> String {
 ///
 /// Names and ids of members have no influence, so there are no conflicts.
 pub fn pair_cases<'a>(writer: &'a Schema, w: DefId, reader: &'a Schema, r: DefId) -> Vec<CasePair<'a>> {
+    case_steps(writer, w, reader, r).into_iter().map(|(pair, _)| pair).collect()
+}
+
+/// The rows of [`pair_cases`] with their [`CasePair::step`], which is slow for a case of very many
+/// labels.
+pub(crate) fn case_steps<'a>(
+    writer: &'a Schema,
+    w: DefId,
+    reader: &'a Schema,
+    r: DefId,
+) -> Vec<(CasePair<'a>, CaseStep)> {
     let (writers, readers) = (Cases::of(writer, w), Cases::of(reader, r));
     let mut seen = BTreeSet::new();
     let labels = writers.labels().chain(readers.labels()).filter(|label| seen.insert(*label));
-    let rows = labels.map(|label| CasePair {
-        label: Some(label),
-        writer: writers.selected_by(label),
-        reader: readers.selected_by(label),
+    let rows = labels.map(|label| {
+        let (writer, reader) = (writers.selected_by(label), readers.selected_by(label));
+        let pair = CasePair { label: Some(label), writer, reader };
+        let step = match (writer, reader) {
+            (Some((_, writer)), Some((_, reader))) => both(writer, reader, writers.has(label) == readers.has(label)),
+            _ => pair.step(),
+        };
+        (pair, step)
     });
-    let mut rows: Vec<CasePair<'a>> = rows.collect();
-    rows.push(CasePair { label: None, writer: writers.default, reader: readers.default });
+    let mut rows: Vec<(CasePair<'a>, CaseStep)> = rows.collect();
+    let others = CasePair { label: None, writer: writers.default, reader: readers.default };
+    rows.push((others, others.step()));
     rows
 }
 
@@ -225,6 +246,10 @@ impl<'a> Cases<'a> {
 
     fn labels(&self) -> impl Iterator<Item = i64> + use<'a> {
         self.all.iter().flat_map(|c| c.labels.iter().copied())
+    }
+
+    fn has(&self, label: i64) -> bool {
+        self.by_label.contains_key(&label)
     }
 
     fn selected_by(&self, label: i64) -> Option<Placed<'a, Case>> {

@@ -67,18 +67,19 @@ struct Order {
 /// Walks through the definitions with a list of those that are not finished.
 fn order(schema: &Schema, root: DefId) -> Result<Order, TypeObjectError> {
     let (mut first_mentioned, mut bases_first) = (vec![root], Vec::new());
-    let mut seen = BTreeSet::from([root]);
+    let (mut seen, mut closed) = (BTreeSet::from([root]), BTreeSet::new());
     let mut open = vec![(root, mentioned(schema.def(root)).into_iter())];
     while let Some((id, rest)) = open.last_mut() {
         let Some(next) = rest.next() else {
             bases_first.push(*id);
+            closed.insert(*id);
             open.pop();
             continue;
         };
         if seen.insert(next) {
             first_mentioned.push(next);
             open.push((next, mentioned(schema.def(next)).into_iter()));
-        } else if open.iter().any(|(id, _)| *id == next) {
+        } else if !closed.contains(&next) {
             return Err(TypeObjectError::Recursive { name: schema.def(next).name.clone() });
         }
     }

@@ -43,6 +43,9 @@ impl DecodeWalk<'_> {
                 }
             }
             DefaultValue::Case { discriminator, case } => {
+                // The case was searched for by its label.
+                let labels = self.reader.def_of(ty).map_or(0, part_count);
+                self.paths.steps(labels).map_err(|what| self.unsupported(what))?;
                 self.emit(OpKind::Const(Scalar::I64, discriminator as u128));
                 self.select_default(ty, case, place)?;
             }

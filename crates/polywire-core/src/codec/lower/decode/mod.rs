@@ -5,27 +5,31 @@
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     format,
-    string::ToString,
+    string::{String, ToString},
     sync::Arc,
     vec::Vec,
 };
 
-use super::{LowerError, Lowered, Paths, bits_scalar, encode::fields, enum_scalar, recursive, scalar_of, widens};
+use super::{
+    LowerError, Lowered, Paths, bits_scalar, encode::fields, enum_scalar, scalar_of, symbols, union_parts, widens,
+};
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
     program::{
         ActionKernel, Arm, Block, Check, Direction, FaultKind, MemberDialect, Op, OpKind, Order, Overflow, PathId,
-        Place, Program, Routine, Segment, SliceKernel, Source, TestKernel, TextForm, Wire,
+        Place, Program, Routine, Segment, SliceKernel, Source, SymbolTable, TestKernel, TextForm, Wire,
     },
     schema::{
         Def, DefId, DefKind, EnumLiteral, Member, Schema, TryConstruct, Type,
-        evolve::{self, CaseStep, DefaultValue, Verdict, absent_value, default_of, value_default, zero_of},
+        evolve::{self, CaseStep, DefaultValue, Verdict, default_of, has_absent_value, value_default, zero_of},
+        part_count, recursive,
     },
 };
 
 mod defaults;
+mod routines;
 mod unions;
 
 pub use unions::CaseIn;
@@ -73,6 +77,13 @@ pub trait DecodeDialect {
     fn context(&self) -> u64 {
         0
     }
+
+    /// Sets that state to one that [`DecodeDialect::context`] returned. A routine is then emitted
+    /// when the walk has ended, which needs no stack for types that contain each other. False if
+    /// the dialect cannot set it: then routines are emitted in place, and the family is limited.
+    fn resume(&self, context: u64) -> bool {
+        context == 0
+    }
 }
 
 /// The destination of a value, and what the reader's type requires of it.
@@ -113,12 +124,6 @@ impl<'a> Slot<'a> {
     fn key(&self, node: Option<NodeId>, reader: Option<&'a Type>) -> Slot<'a> {
         Slot { try_construct: TryConstruct::Discard, key: true, ..self.element(node, reader) }
     }
-
-    /// The properties of a slot, besides the types, on which a routine for it depends: an unknown
-    /// case of a union is handled as the surrounding member says.
-    fn policy(&self) -> (TryConstruct, Option<*const Member>) {
-        (self.try_construct, self.member.map(core::ptr::from_ref))
-    }
 }
 
 /// A member of the writer's structure, with the reader's counterpart.
@@ -157,13 +162,19 @@ pub struct DecodeWalk<'a> {
     recursive: BTreeSet<DefId>,
     routines: Vec<Option<Routine>>,
     routine_of: BTreeMap<RoutineKey, u32>,
+    waiting: VecDeque<routines::Waiting>,
     /// The literals of the writer's enums in ascending order; see [`DecodeWalk::one_of`].
     literals: BTreeMap<DefId, Arc<[i64]>>,
+    /// The names of the writer's literals, with what replaces others; see
+    /// [`DecodeWalk::literals`].
+    names: BTreeMap<(DefId, Option<i32>), Arc<SymbolTable>>,
+    /// Smallest sizes of the writer's definitions, for codecs that compute them.
+    pub(crate) min_sizes: BTreeMap<DefId, u64>,
 }
 
 /// What a routine depends on: the writer's definition, the reader's definition with its node, for a
-/// union the result of [`Slot::policy`], and [`DecodeDialect::context`].
-type RoutineKey = (DefId, Option<(DefId, NodeId)>, Option<(u8, Option<*const Member>)>, u64);
+/// union what the surrounding member says of an unknown case, and [`DecodeDialect::context`].
+type RoutineKey = (DefId, Option<(DefId, NodeId)>, Option<u8>, u64);
 
 /// Lowers a pair of types for decoding. Paths in errors use the writer's names.
 pub fn lower(
@@ -196,18 +207,25 @@ pub fn lower_several(
         layout,
         paths: Paths::new(),
         ops: Vec::new(),
-        recursive: recursive(writer),
+        recursive: recursive(writer.defs()),
         routines: Vec::new(),
         routine_of: BTreeMap::new(),
+        waiting: VecDeque::new(),
         literals: BTreeMap::new(),
+        names: BTreeMap::new(),
+        min_sizes: BTreeMap::new(),
     };
     let place = Place::At { offset: 0, node: layout.root() };
     let blocks = dialects.iter().map(|dialect| {
         walk.dialect = *dialect;
         walk.routine_of.clear();
-        walk.block(|walk| walk.value(writer.root(), &Slot::root(place, reader.root())))
+        walk.paths.set(String::new());
+        let block = walk.block(|walk| walk.value(writer.root(), &Slot::root(place, reader.root())))?;
+        walk.waiting_routines()?;
+        Ok(block)
     });
     let blocks = blocks.collect::<Result<Vec<Block>, LowerError>>()?;
+    walk.paths.set(String::new());
     join(&mut walk, blocks);
     Ok(Program {
         direction: Direction::Decode,
@@ -275,28 +293,6 @@ impl<'a> DecodeWalk<'a> {
         }
     }
 
-    fn routine(&mut self, id: DefId, slot: &Slot<'_>) -> Lowered {
-        let target = self.reader_def(slot).zip(slot.place.node());
-        let is_union = matches!(self.writer.def(id).kind, DefKind::Union { .. });
-        let (policy, member) = slot.policy();
-        let key = (id, target, is_union.then_some((policy as u8, member)), self.dialect.context());
-        if let Some(routine) = self.routine_of.get(&key) {
-            self.emit(OpKind::Call { routine: *routine, place: slot.place });
-            return Ok(());
-        }
-        let routine = self.routines.len() as u32;
-        self.routine_of.insert(key, routine);
-        self.routines.push(None);
-        let mut inside = *slot;
-        if let Place::At { node, .. } = slot.place {
-            inside.place = Place::At { offset: 0, node };
-        }
-        let block = self.block(|walk| walk.aggregate(id, &inside))?;
-        self.routines[routine as usize] = Some(Routine { frame: slot.place.node(), block, levels: 1 });
-        self.emit(OpKind::Call { routine, place: slot.place });
-        Ok(())
-    }
-
     /// The reader's definition for a slot, if its type is one.
     fn reader_def(&self, slot: &Slot<'_>) -> Option<DefId> {
         match self.reader.resolve(slot.reader?) {
@@ -309,6 +305,9 @@ impl<'a> DecodeWalk<'a> {
         let (dialect, writer) = (self.dialect, self.writer);
         match &writer.def(id).kind {
             DefKind::Union { discriminator, .. } => {
+                let reader = self.reader_def(slot).map_or(0, |id| union_parts(self.reader, id));
+                let parts = union_parts(writer, id).saturating_add(reader);
+                self.paths.steps(parts).map_err(|what| self.unsupported(what))?;
                 let wire = match writer.def_of(discriminator) {
                     Some(Def { kind: DefKind::Enum { bit_bound, .. }, .. }) => Some(enum_scalar(*bit_bound)),
                     _ => scalar_of(writer.resolve(discriminator)),
@@ -411,10 +410,10 @@ impl<'a> DecodeWalk<'a> {
     /// zero.
     pub fn absent(&mut self, member: &MemberIn<'_>) -> Result<(), LowerError> {
         let step = self.paths.enter(&member.writer.name);
-        let done = match member.reader.map(|(reader, place)| (reader, place, absent_value(self.reader, reader))) {
+        let done = match member.reader {
             None => Ok(()),
-            Some((reader, place, Some(_))) => self.default_member(reader, place),
-            Some((_, _, None)) => {
+            Some((reader, place)) if has_absent_value(reader) => self.default_member(reader, place),
+            Some(_) => {
                 self.emit(OpKind::Fail(FaultKind::MissingMember));
                 Ok(())
             }
@@ -588,6 +587,20 @@ impl<'a> DecodeWalk<'a> {
             values.into()
         });
         Check::OneOf(values.clone())
+    }
+
+    /// The names of the literals of the writer's enum, with the literal that replaces others in a
+    /// slot. All values with the same replacement share them.
+    pub(crate) fn literals(&mut self, id: DefId, slot: &Slot<'_>) -> Arc<SymbolTable> {
+        let (writer, otherwise) = (self.writer, self.default_literal(slot));
+        if let Some(names) = self.names.get(&(id, otherwise)) {
+            return names.clone();
+        }
+        // The next step fails if there are too many tables.
+        self.paths.steps = self.paths.steps.saturating_add(part_count(writer.def(id)));
+        let names = symbols::literals(writer, id, otherwise);
+        self.names.insert((id, otherwise), names.clone());
+        names
     }
 
     /// The literal that replaces one that the reader does not know, if the reader's enum or member

@@ -3,10 +3,7 @@
 //! walk only.
 
 use super::*;
-use crate::{
-    codec::lower::symbols,
-    program::{RegionDialect, SymbolKernel},
-};
+use crate::program::{RegionDialect, SymbolKernel};
 
 /// A case of the writer's union, and the destination of its value.
 #[derive(Clone, Copy, Debug)]
@@ -43,12 +40,17 @@ impl<'a> DecodeWalk<'a> {
         self.check_discriminator(union);
         let rows = self.case_rows(union);
         let mut arms: Vec<(CaseRow, Vec<i64>)> = Vec::new();
+        let mut arm_of: BTreeMap<(Option<usize>, Option<usize>, u8), usize> = BTreeMap::new();
         let mut otherwise = Block::default();
         for (label, row) in rows {
-            match (label, arms.iter_mut().find(|(known, _)| *known == row)) {
-                (Some(label), Some((_, labels))) => labels.push(label),
-                (Some(label), None) => arms.push((row, [label].into())),
-                (None, _) => otherwise = self.block(|walk| walk.case_row(union, &row, &mut value))?,
+            let Some(label) = label else {
+                otherwise = self.block(|walk| walk.case_row(union, &row, &mut value))?;
+                continue;
+            };
+            let arm = *arm_of.entry((row.writer, row.reader, row.step as u8)).or_insert(arms.len());
+            match arms.get_mut(arm) {
+                Some((_, labels)) => labels.push(label),
+                None => arms.push((row, [label].into())),
             }
         }
         let arms = arms.into_iter().map(|(row, labels)| {
@@ -96,19 +98,20 @@ impl<'a> DecodeWalk<'a> {
             Some(target) => (self.reader, target),
             None => (self.writer, union.id),
         };
-        let pairs = evolve::pair_cases(self.writer, union.id, reader, target);
+        let pairs = evolve::case_steps(self.writer, union.id, reader, target);
         let mut foreign = foreign_literals(self.writer, union.id, reader, target);
-        let row = |pair: &evolve::CasePair<'_>| CaseRow {
+        let row = |(pair, step): &(evolve::CasePair<'_>, CaseStep)| CaseRow {
             writer: pair.writer.map(|(i, _)| i),
             reader: pair.reader.map(|(i, _)| i),
-            step: pair.step(),
+            step: *step,
         };
         let mut rows: Vec<(Option<i64>, CaseRow)> = Vec::new();
         for pair in &pairs {
-            let unknown = pair.label.is_some_and(|label| foreign.remove(&label));
-            rows.push((pair.label, if unknown { row(pair).unknown() } else { row(pair) }));
+            let label = pair.0.label;
+            let unknown = label.is_some_and(|label| foreign.remove(&label));
+            rows.push((label, if unknown { row(pair).unknown() } else { row(pair) }));
         }
-        let others = pairs.iter().find(|pair| pair.label.is_none()).map(row);
+        let others = pairs.iter().find(|(pair, _)| pair.label.is_none()).map(row);
         rows.extend(
             foreign.into_iter().zip(others.into_iter().cycle()).map(|(label, row)| (Some(label), row.unknown())),
         );

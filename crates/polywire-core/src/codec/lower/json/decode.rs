@@ -39,7 +39,7 @@ impl DecodeDialect for Dialect {
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
-        let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
+        let literals = walk.literals(id, slot);
         walk.unless_skipped(&SKIP, slot, |walk| walk.get(&Type::Def(id), Wire::Symbol(&NAMED, literals), slot))
     }
 
@@ -131,7 +131,7 @@ impl Dialect {
         let writer = walk.writer();
         match writer.resolve(ty) {
             Type::Def(id) => {
-                let literals = symbols::literals(writer, *id, walk.default_literal(slot));
+                let literals = walk.literals(*id, slot);
                 walk.get(ty, Wire::Symbol(&KEY_NAMED, literals), slot)
             }
             ty @ (Type::String { .. } | Type::WString { .. }) => self.text(walk, ty, slot),

@@ -38,7 +38,7 @@ impl EncodeDialect for Dialect {
 
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
         let kernel = if self.0.enum_numbers { &NUMBERED } else { &NAMED };
-        let literals = symbols::literals(walk.schema(), id, None);
+        let literals = walk.literals(id);
         walk.put(place, Wire::Symbol(kernel, literals))
     }
 
@@ -145,7 +145,7 @@ impl Dialect {
     fn key(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
         match walk.schema().resolve(ty) {
             Type::Def(id) => {
-                let literals = symbols::literals(walk.schema(), *id, None);
+                let literals = walk.literals(*id);
                 walk.put(place, Wire::Symbol(&KEY_NAMED, literals))
             }
             ty @ (Type::String { .. } | Type::WString { .. }) => self.text(walk, ty, place),
@@ -210,7 +210,7 @@ impl Dialect {
             && let Type::Def(id) = ty
         {
             let kernel = if self.0.enum_numbers { &NUMBERED } else { &NAMED };
-            let literals = symbols::literals(walk.schema(), *id, None);
+            let literals = walk.literals(*id);
             walk.emit(OpKind::Put(Wire::Symbol(kernel, literals)));
             return Ok(());
         }

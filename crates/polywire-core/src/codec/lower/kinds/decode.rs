@@ -42,7 +42,7 @@ impl<F: Format> DecodeDialect for Decode<F> {
     }
 
     fn enumeration(&self, walk: &mut DecodeWalk<'_>, id: DefId, _: Scalar, slot: &Slot<'_>) -> Lowered {
-        let literals = symbols::literals(walk.writer(), id, walk.default_literal(slot));
+        let literals = walk.literals(id, slot);
         let wire = Wire::Symbol(Kernels::<F>::LITERAL, literals);
         walk.unless_skipped(Delimiters::<F>::SKIP, slot, |walk| walk.get(&Type::Def(id), wire, slot))
     }

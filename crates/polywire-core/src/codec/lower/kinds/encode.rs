@@ -11,7 +11,7 @@ use super::{
     slices,
 };
 use crate::{
-    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, keys, symbols},
+    codec::lower::{EncodeDialect, EncodeWalk, Lowered, MemberOut, UnionOut, keys},
     layout::{Kind, Scalar},
     program::{OpKind, Order, Overflow, Place, ScalarKernel, SliceKernel, TextForm, Wire},
     schema::{Case, DefId, Schema, Type},
@@ -47,13 +47,11 @@ impl<F: Format> EncodeDialect for Encode<F> {
     }
 
     fn enumeration(&self, walk: &mut EncodeWalk<'_>, id: DefId, _: Scalar, place: Place) -> Lowered {
-        walk.put(
-            place,
-            match self.style.enum_names {
-                true => Wire::Symbol(Kernels::<F>::LITERAL, symbols::literals(walk.schema(), id, None)),
-                false => Wire::Inline(Kernels::<F>::INLINE_SIGNED, 0),
-            },
-        )
+        let wire = match self.style.enum_names {
+            true => Wire::Symbol(Kernels::<F>::LITERAL, walk.literals(id)),
+            false => Wire::Inline(Kernels::<F>::INLINE_SIGNED, 0),
+        };
+        walk.put(place, wire)
     }
 
     fn text(&self, walk: &mut EncodeWalk<'_>, ty: &Type, place: Place) -> Lowered {
