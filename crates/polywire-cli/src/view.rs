@@ -46,7 +46,8 @@ pub struct ViewArgs {
     /// ENGINE/ADDRESS to look at, in place of the wire's; may be given several times
     #[arg(short, long = "endpoint", value_name = "ENDPOINT")]
     endpoints: Vec<String>,
-    /// How long to wait for the first node
+    /// How long to wait for the first node; others have as long after it, but at least 2 s, and 4 s
+    /// more if rates are shown
     #[arg(short, long, value_name = "SECONDS", default_value = "2")]
     pub timeout: Seconds,
 }

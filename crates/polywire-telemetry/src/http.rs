@@ -28,6 +28,9 @@ use std::{
 /// The longest time of an exchange. A sum of an [`Instant`] and a much longer one may overflow.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// The maximum number of bytes of one read or write.
+const PART: usize = 1 << 16;
+
 /// The maximum number of characters of a reply that an error message quotes.
 const MAX_QUOTED_CHARS: usize = 200;
 
@@ -107,10 +110,10 @@ impl Url {
         let text = |error: std::io::Error| error.to_string();
         let Url { authority, path } = self;
         let mut stream = self.connect(until)?;
-        stream.set_write_timeout(Some(left(until)?)).map_err(text)?;
         let head = format!("{method} {path} HTTP/1.0\r\nHost: {authority}\r\n{headers}\r\n");
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).map_err(text)?;
-        let (mut reply, mut part) = (Vec::new(), vec![0; 1 << 16]);
+        write(&mut stream, head.as_bytes(), until)?;
+        write(&mut stream, body, until)?;
+        let (mut reply, mut part) = (Vec::new(), vec![0; PART]);
         loop {
             stream.set_read_timeout(Some(left(until)?)).map_err(text)?;
             match stream.read(&mut part).map_err(text)? {
@@ -133,6 +136,21 @@ impl Url {
         }
         Err(last)
     }
+}
+
+/// Writes all bytes, and fails if that takes longer than `until`. The socket's time-out limits one
+/// write, so it is set anew for each part.
+fn write(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> Result<(), String> {
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(left(until)?)).map_err(|error| error.to_string())?;
+        match stream.write(bytes.get(..PART).unwrap_or(bytes)) {
+            Ok(0) => return Err("the server takes no more bytes".to_owned()),
+            Ok(len) => bytes = bytes.get(len..).unwrap_or_default(),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(())
 }
 
 fn left(until: Instant) -> Result<Duration, String> {
@@ -171,7 +189,7 @@ fn length(head: &str) -> Result<Option<usize>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::{net::TcpListener, thread};
 
     use proptest::prelude::*;
 
@@ -221,6 +239,24 @@ mod tests {
         let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
         let url = Url::parse(&format!("http://{closed}"), 80).expect("a URL");
         assert!(url.get("text/plain", Duration::MAX, 1000).is_err(), "nobody listens");
+    }
+
+    #[test]
+    fn patience_limits_the_whole_request_although_the_server_reads_all_the_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let url = Url::parse(&format!("http://{}", listener.local_addr().expect("an address")), 80).expect("a URL");
+        // Reads at most 6.4 MB a second.
+        thread::spawn(move || {
+            let (mut caller, _) = listener.accept().expect("a caller");
+            let mut part = vec![0; PART];
+            while caller.read(&mut part).is_ok_and(|len| len > 0) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let began = Instant::now();
+        let told = url.post("text/plain", &vec![0; 128 << 20], Duration::from_millis(300), 1000);
+        let took = began.elapsed();
+        assert!(told.is_err() && took < Duration::from_secs(10), "{told:?} after {took:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use polywire::Node;
+use polywire::{Message, Node};
 use polywire_idl::Compiler;
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -129,13 +129,19 @@ fn list_shows_the_readers_of_dds_programs() {
     reader.wait().expect("it has ended");
 }
 
+#[derive(Clone, Default, Message)]
+struct Weather {
+    celsius: f64,
+}
+
 #[test]
 fn list_ends_while_nodes_come_and_go() {
     let folder = Folder::new();
     let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let (at, listen) = (format!("tcp-connect/{address}"), format!("tcp-listen/{address}"));
     let stays = Node::new();
-    stays.open(&at).expect("opened");
+    let publish = stays.publish::<Weather>("weather", Some(&format!("cdr@{at}"))).expect("a wire");
+    let _publisher = publish.open().expect("opened");
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -417,7 +417,7 @@ impl Silent {
 }
 
 /// What a peer has answered to a channel of this node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Interest {
     /// No answer yet. The channel was announced to the peer at this place.
     Asked(Start),
@@ -426,6 +426,20 @@ pub(super) enum Interest {
     /// The peer gets the messages, for this many subscribers.
     Wanted(u32),
     Unwanted,
+}
+
+impl Interest {
+    /// Returns the interest after another answer. `last` is the place of the channel's last
+    /// message.
+    pub(super) fn after(&self, answer: &Answer, last: Start) -> Interest {
+        match self {
+            _ if !answer.accepts() => Interest::Unwanted,
+            Interest::Asked(start) => Interest::Coming(*start, answer.clone()),
+            Interest::Coming(start, before) => Interest::Coming(*start, answer.lasting(Some(before))),
+            Interest::Wanted(_) => Interest::Wanted(answer.subscribers().max(1)),
+            Interest::Unwanted => Interest::Coming(last, answer.clone()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -444,6 +458,20 @@ mod tests {
         assert_eq!((told(Err(Error::Expired)), told(Err(Error::Expired))), (Some(Error::Expired), None));
         assert_eq!((told(Err(full)), told(Err(Error::Expired))), (None, None));
         assert_eq!((told(Ok(())), told(Err(Error::Expired))), (None, Some(Error::Expired)));
+    }
+
+    #[test]
+    fn a_request_for_a_key_frame_keeps_the_reason_while_the_reader_does_not_match() {
+        let partial = |count| Answer::Partial(count, "no member 'id'".into());
+        let [asked, last] = [3, 5].map(|sequence| Start { sequence, timestamp_ns: 0 });
+        let coming = Interest::Asked(asked).after(&partial(1), last);
+        assert_eq!(coming, Interest::Coming(asked, partial(1)));
+        assert_eq!(coming.after(&Answer::Renew(2), last), Interest::Coming(asked, partial(2)));
+        assert_eq!(coming.after(&Answer::Accept(2), last), Interest::Coming(asked, Answer::Accept(2)));
+        let declined = coming.after(&Answer::Decline, last);
+        assert_eq!(declined, Interest::Unwanted);
+        assert_eq!(declined.after(&Answer::Accept(1), last), Interest::Coming(last, Answer::Accept(1)));
+        assert_eq!(Interest::Wanted(1).after(&Answer::Renew(2), last), Interest::Wanted(2));
     }
 
     #[test]

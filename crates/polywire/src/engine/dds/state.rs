@@ -139,6 +139,12 @@ impl State {
         self.peers.iter_mut().find(|(_, peer)| is_it(peer)).map(|(guid, peer)| (*guid, peer))
     }
 
+    /// Returns whether there is room for another participant. `None` while the port closes: then
+    /// nobody is taken in.
+    pub(super) fn has_room(&self, most: usize) -> Option<bool> {
+        (!self.closed).then_some(self.peers.len() < most)
+    }
+
     pub(super) fn post(&mut self, guid: Guid, message: Vec<u8>) {
         let node = self.peers.get_mut(&guid).and_then(|peer| peer.node.as_mut());
         if node.is_some_and(|node| !node.post(message)) {
@@ -198,7 +204,7 @@ impl State {
     /// from the answer. A channel may be read before it is answered: see `Worker::renew_offer`.
     pub(super) fn answer(
         &mut self,
-        shared: &Shared,
+        encoder: &ControlEncoder,
         link: LinkId,
         channel: ChannelId,
         answer: Answer,
@@ -211,11 +217,11 @@ impl State {
         match &mut incoming.reading {
             _ if !answer.accepts() => {
                 answered = Answered::Ended { writer, reading: incoming.reading.take() };
-                self.post(guid, shared.control_encoder.encode(&[Frame::Answer { channel, answer }]));
+                self.post(guid, encoder.encode(&[Frame::Answer { channel, answer }]));
             }
             Some(_) if !was_answered => answered = Answered::Begins,
-            Some(Reading { answer: waiting @ Some(_), .. }) => *waiting = Some(answer),
-            Some(_) => self.post(guid, shared.control_encoder.encode(&[Frame::Answer { channel, answer }])),
+            Some(Reading { answer: waiting @ Some(_), .. }) => *waiting = Some(answer.lasting(waiting.as_ref())),
+            Some(_) => self.post(guid, encoder.encode(&[Frame::Answer { channel, answer }])),
             none @ None => {
                 let gate = match is_node {
                     true => Gate::Shut(Vec::new()),
@@ -308,9 +314,40 @@ impl Incoming {
 
 #[cfg(test)]
 mod tests {
+    use polywire_core::frame::Limits;
     use polywire_dds::Qos;
 
-    use super::*;
+    use super::{
+        super::super::{LinkInfo, Principal, recorder::Recorder},
+        *,
+    };
+
+    #[test]
+    fn a_request_for_a_key_frame_keeps_the_reason_of_the_answer_that_waits() {
+        let encoder = ControlEncoder(DatagramEncoder::new(Id128([9; 16]), 1, Limits::default()));
+        let (link, guid, mut state) = (LinkId::next(), Guid([1; 16]), State::default());
+        let (address, principal) = (String::new(), Principal::Anonymous);
+        let info = LinkInfo { id: link, peer: Hello::default(), address, principal };
+        let mut peer = Peer::new(None);
+        peer.link = Some(Link::new(info, Arc::new(Recorder::default())));
+        let channel = peer.add(Incoming::new(&Announcement::default()));
+        state.peers.insert(guid, peer);
+        let partial = |count| Answer::Partial(count, "no member 'id'".into());
+        let begins = state.answer(&encoder, link, channel, partial(1));
+        assert!(matches!(begins, Some((_, Answered::Begins))));
+        let noted = state.answer(&encoder, link, channel, Answer::Renew(2));
+        assert!(matches!(noted, Some((_, Answered::Noted))));
+        let waiting = state.incoming(guid, channel).and_then(|incoming| incoming.reading.as_ref()?.answer.clone());
+        assert_eq!(waiting, Some(partial(2)));
+    }
+
+    #[test]
+    fn a_port_that_closes_has_neither_room_nor_too_many_participants() {
+        let mut state = State::default();
+        assert_eq!((state.has_room(1), state.has_room(0)), (Some(true), Some(false)));
+        state.closed = true;
+        assert_eq!((state.has_room(1), state.has_room(0)), (None, None));
+    }
 
     #[test]
     fn policies_of_known_writers_and_readers_change_although_there_is_no_room() {

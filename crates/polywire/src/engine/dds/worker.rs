@@ -206,7 +206,8 @@ impl Worker {
         };
         let known = {
             let mut state = shared.state.lock();
-            if state.closed || state.peers.len() >= shared.options.peers {
+            let Some(has_room) = state.has_room(shared.options.peers) else { return };
+            if !has_room {
                 drop(state);
                 // Participants do not say on which hosts they are, so all are counted together.
                 let reason = Disconnect::TooMany(shared.options.peers);
@@ -581,7 +582,7 @@ impl Worker {
         if let Some(writer) = self.history_of(link, channel) {
             return self.history_answered(dispatch, writer, channel, answer.accepts());
         }
-        let answered = self.shared.state.lock().answer(&self.shared, link, channel, answer);
+        let answered = self.shared.state.lock().answer(&self.shared.control_encoder, link, channel, answer);
         match answered {
             Some((guid, Answered::Begins)) => {
                 self.begin_to_read(guid, channel);
@@ -813,16 +814,8 @@ impl Worker {
             let mut sending = channel.sending.lock();
             let last = sending.last;
             let Some((_, interest)) = sending.interest.get_mut(&link.info.id) else { return };
-            let (next, is_new) = match (&*interest, answer.accepts()) {
-                (_, false) => (Interest::Unwanted, false),
-                (Interest::Wanted(_), true) => (Interest::Wanted(answer.subscribers().max(1)), false),
-                (Interest::Asked(start) | Interest::Coming(start, _), true) => {
-                    (Interest::Coming(*start, answer.clone()), true)
-                }
-                (Interest::Unwanted, true) => (Interest::Coming(last, answer.clone()), true),
-            };
-            *interest = next;
-            is_new
+            *interest = interest.after(&answer, last);
+            matches!(interest, Interest::Coming(..))
         };
         match is_new {
             true => self.come(

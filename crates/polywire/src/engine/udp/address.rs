@@ -9,7 +9,10 @@ use std::{
 
 use polywire_core::multicast::Config;
 
-use super::super::{EngineOptions, Overflow};
+use super::{
+    super::{EngineOptions, Overflow},
+    name::Name,
+};
 
 /// A parsed address `HOST:PORT?OPTIONS`: where to send, and how.
 #[derive(Clone, Debug)]
@@ -17,6 +20,8 @@ pub(super) struct Address {
     pub(super) cast: Cast,
     /// The addresses to which the host name resolves.
     pub(super) to: Vec<SocketAddr>,
+    /// The host name and the port. `None` if the host is given by its IP address.
+    pub(super) name: Option<Name>,
     pub(super) interface: Option<Interface>,
     /// Hops that packets may take. `None` for the system's choice.
     pub(super) ttl: Option<u32>,
@@ -42,9 +47,11 @@ pub(super) enum Interface {
 impl Address {
     pub(super) fn parse(text: &str, options: &EngineOptions) -> Result<Address, String> {
         let (place, settings) = text.split_once('?').map_or((text, None), |(place, rest)| (place, Some(rest)));
+        let (to, name) = resolve(place)?;
         let mut address = Address {
             cast: Cast::Unicast,
-            to: resolve(place)?,
+            to,
+            name,
             interface: None,
             ttl: None,
             is_looped: true,
@@ -127,7 +134,8 @@ fn config(options: &EngineOptions) -> Config {
     config
 }
 
-fn resolve(place: &str) -> Result<Vec<SocketAddr>, String> {
+/// Returns the addresses of a place, and its host name and port if it has a name.
+fn resolve(place: &str) -> Result<(Vec<SocketAddr>, Option<Name>), String> {
     let (host, port) = place.rsplit_once(':').ok_or("there is no port")?;
     let port: u16 = port.parse().map_err(|_| format!("'{port}' is no port number"))?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -135,10 +143,11 @@ fn resolve(place: &str) -> Result<Vec<SocketAddr>, String> {
         return Err("an IPv6 address stands in brackets".into());
     }
     if matches!(host, "" | "*") {
-        return Ok(vec![SocketAddr::from(([0; 4], port))]);
+        return Ok((vec![SocketAddr::from(([0; 4], port))], None));
     }
     let found = (bare, port).to_socket_addrs().map_err(|e| format!("'{bare}' cannot be resolved: {e}"))?;
-    Ok(found.collect())
+    let name = bare.parse::<IpAddr>().is_err().then(|| (bare.to_owned(), port));
+    Ok((found.collect(), name))
 }
 
 fn number(value: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, String> {

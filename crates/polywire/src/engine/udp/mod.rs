@@ -16,6 +16,7 @@
 
 mod address;
 mod deliver;
+mod name;
 mod port;
 mod socket;
 mod state;

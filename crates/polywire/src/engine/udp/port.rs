@@ -26,6 +26,7 @@ use super::{
         delivery::{Outcome, start_of},
         outbox::{self, HeldFrame, Item, encoded},
     },
+    name::HostName,
     socket::{Role, Sockets},
     state::{Group, Link, ONLY, State, member, random},
 };
@@ -549,10 +550,14 @@ impl Shared {
     /// The timer thread.
     fn keep_time(&self) {
         let mut buffer = vec![0; 1 << 16];
+        let mut name = self.sockets.name.clone().map(|name| HostName::new(name, clock::now()));
         let mut state = self.lock();
         while !state.is_closed {
             self.pump_all(&mut state);
             self.forget_callers(&mut state);
+            if let Some(name) = &mut name {
+                self.follow_name(&mut state, name);
+            }
             let next = state.groups.values().filter_map(|group| group.member.next_timeout()).min();
             let mut wake = next.unwrap_or_else(|| clock::now().saturating_add(Duration::from_secs(1)));
             if state.delivering.is_some_and(|since| since.elapsed() > HELD_UP) {
@@ -588,6 +593,23 @@ impl Shared {
                 *retransmitted += if stays { 0 } else { group.member.retransmitted() };
                 stays
             });
+        }
+    }
+
+    /// Looks the name of a silent host up, and calls the host at its new address if it has one.
+    fn follow_name(&self, state: &mut State, name: &mut HostName) {
+        let (now, lease) = (clock::now(), self.config.lease);
+        let Some(group) = state.groups.get_mut(&ONLY) else { return };
+        if !group.links.is_empty() || group.heard.saturating_add(lease) > now {
+            return name.forget();
+        }
+        let Some(found) = name.poll(lease, now).filter(|found| !found.contains(&group.to)) else { return };
+        // The socket has one family.
+        let Some(to) = found.into_iter().find(|to| to.is_ipv4() == group.to.is_ipv4()) else { return };
+        match self.sockets.connect_anew(to) {
+            Ok(()) => group.to = to,
+            // Otherwise the socket would take packets from everybody.
+            Err(_) => drop(self.sockets.connect_anew(group.to)),
         }
     }
 
@@ -665,5 +687,53 @@ impl Shared {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::UdpSocket;
+
+    use polywire_core::frame::Hello;
+
+    use super::{
+        super::{
+            super::{Engine as _, EngineOptions, recorder::Recorder},
+            UdpReliable,
+            address::Address,
+        },
+        *,
+    };
+
+    #[test]
+    fn a_host_is_found_at_the_new_address_of_its_name() {
+        // The name's old address: a socket there takes all packets and does not answer.
+        let gone = UdpSocket::bind("127.0.0.2:0").expect("a socket");
+        let before = gone.local_addr().expect("an address");
+        let (port, options) = (before.port(), "heartbeat=50ms,lease=1s");
+        let local = |node| {
+            let hello = Hello { node: Id128([node; 16]), incarnation: 1 };
+            Local { hello, name: String::new(), options: EngineOptions::default() }
+        };
+        let text = format!("127.0.0.1:{port}?{options}");
+        let host = UdpReliable.open(&text, &local(1), Arc::new(Recorder::default())).expect("a host");
+        let (text, local) = (format!("localhost:{port}?{options}"), local(2));
+        let mut address = Address::parse(&text, &local.options).expect("an address");
+        address.to = vec![before];
+        let sockets = Sockets::open(&address, &local.options).expect("sockets");
+        assert_eq!(sockets.role, Role::Caller(before));
+        let how = (address.config, Reliability::Reliable);
+        let caller = UdpPort::open(text, &local, Arc::new(Recorder::default()), how, sockets).expect("a port");
+        let until = Instant::now() + Duration::from_secs(60);
+        let link = loop {
+            if let Some(stats) = caller.links().pop() {
+                break stats.link;
+            }
+            assert!(Instant::now() < until, "the host is not found");
+            thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(link.address, format!("127.0.0.1:{port}"));
+        caller.close();
+        host.close();
     }
 }

@@ -21,6 +21,7 @@ use super::{
         sockets::{has_moved, is_loopback},
     },
     address::{Address, Cast, Interface},
+    name::Name,
 };
 
 /// The read timeout, after which the receiving thread checks whether there is other work.
@@ -34,6 +35,8 @@ pub(super) struct Sockets {
     receiving: UdpSocket,
     sending: UdpSocket,
     pub(super) role: Role,
+    /// The name and the port of the host that this node calls.
+    pub(super) name: Option<Name>,
     /// Whether other machines can reach the receiving socket.
     pub(super) is_exposed: bool,
 }
@@ -68,7 +71,7 @@ impl Sockets {
     pub(super) fn send(&self, packet: &[u8], to: SocketAddr) -> io::Result<()> {
         let send = || self.sending.send_to(packet, to).map(drop);
         match send() {
-            Err(_) if self.role == Role::Caller(to) && has_moved(self.sending.local_addr()?, to) => {
+            Err(_) if matches!(self.role, Role::Caller(_)) && has_moved(self.sending.local_addr()?, to) => {
                 self.connect_anew(to)?;
                 send()
             }
@@ -78,7 +81,7 @@ impl Sockets {
 
     /// Connects again, so that the system chooses another local address. A connected socket keeps
     /// its local address even if the machine has lost it.
-    fn connect_anew(&self, to: SocketAddr) -> io::Result<()> {
+    pub(super) fn connect_anew(&self, to: SocketAddr) -> io::Result<()> {
         // Some systems report an error although the call has succeeded.
         let _ = connect_unspec(&self.sending);
         self.sending.connect(to)
@@ -124,11 +127,12 @@ fn unicast(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Re
             SocketAddr::V6(_) => socket.set_unicast_hops_v6(ttl)?,
         }
     }
+    let name = address.name.clone().filter(|_| matches!(role, Role::Caller(_)));
     let receiving = UdpSocket::from(socket);
     receiving.set_read_timeout(Some(WAIT))?;
     // A connected socket receives the packets of its peer only.
     let is_exposed = matches!(role, Role::Host(bound) if !bound.ip().to_canonical().is_loopback());
-    Ok(Sockets { sending: receiving.try_clone()?, receiving, role, is_exposed })
+    Ok(Sockets { sending: receiving.try_clone()?, receiving, role, name, is_exposed })
 }
 
 fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Result<Sockets> {
@@ -173,7 +177,8 @@ fn group(to: SocketAddr, address: &Address, options: &EngineOptions) -> io::Resu
     sending.bind(&any.into())?;
     let receiving = UdpSocket::from(receiving);
     receiving.set_read_timeout(Some(WAIT))?;
-    Ok(Sockets { receiving, sending: sending.into(), role: Role::Member(to), is_exposed: is_exposed(&to, address) })
+    let (role, is_exposed) = (Role::Member(to), is_exposed(&to, address));
+    Ok(Sockets { receiving, sending: sending.into(), role, name: None, is_exposed })
 }
 
 /// Whether other machines can reach the members of a group here.

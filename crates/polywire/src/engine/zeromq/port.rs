@@ -18,15 +18,17 @@ use polywire_core::{
     frame::{Answer, Start},
 };
 use polywire_zeromq::Context;
+use socket2::SockAddr;
 
 use super::{
     super::{
-        EngineError, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
+        EngineError, EngineOptions, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
         foreign::{
             Writers, encoding,
             visibility::{is_best_effort, is_private},
         },
-        stream,
+        sockets::Family as _,
+        stream, unix,
     },
     address::{Address, SocketEndpoint},
     asking::Asking,
@@ -263,7 +265,7 @@ fn sockets(shared: &Shared, context: &Context, bind_sub: &[SocketEndpoint]) -> i
     }
     let socket = shared.subscriber(context).map_err(system)?;
     for endpoint in bind_sub {
-        is_free(endpoint)?;
+        is_free(endpoint, options)?;
         socket.bind(&endpoint.to_bind()).map_err(system)?;
         permit(endpoint, options.unix_mode)?;
     }
@@ -278,7 +280,7 @@ fn publish_socket(context: &Context, address: &mut Address, local: &Local) -> io
     }
     let publish_socket = PublishSocket::new(context, address.high_water_mark, local.options.linger)?;
     for endpoint in &mut address.bind {
-        is_free(endpoint)?;
+        is_free(endpoint, &local.options)?;
         let bound = publish_socket.bind(&endpoint.to_bind()).map_err(system)?;
         permit(endpoint, local.options.unix_mode)?;
         if let (SocketEndpoint::Tcp { port, .. }, Ok(SocketEndpoint::Tcp { port: chosen, .. })) =
@@ -296,12 +298,13 @@ fn publish_socket(context: &Context, address: &mut Address, local: &Local) -> io
 }
 
 /// Fails if somebody listens at the path of this endpoint. libzmq would take the path over.
-fn is_free(endpoint: &SocketEndpoint) -> io::Result<()> {
-    match endpoint {
-        SocketEndpoint::Ipc(path) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
-            Err(io::ErrorKind::AddrInUse.into())
-        }
-        _ => Ok(()),
+fn is_free(endpoint: &SocketEndpoint, options: &EngineOptions) -> io::Result<()> {
+    let SocketEndpoint::Ipc(path) = endpoint else { return Ok(()) };
+    match SockAddr::unix(path).and_then(|address| unix::FAMILY.connect(&address, options)) {
+        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        // The listener's backlog is full.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::AddrInUse.into()),
+        Err(_) => Ok(()),
     }
 }
 
@@ -311,5 +314,33 @@ fn permit(endpoint: &SocketEndpoint, mode: u32) -> io::Result<()> {
     match endpoint {
         SocketEndpoint::Ipc(path) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    /// On other systems, a full backlog refuses callers.
+    #[test]
+    fn a_path_whose_listener_has_a_full_backlog_is_not_free() {
+        let path = std::env::temp_dir().join(format!("polywire-zeromq-full-{}", std::process::id()));
+        let (address, options) = (SockAddr::unix(&path).expect("a short path"), EngineOptions::default());
+        let busy = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        busy.bind(&address).expect("it is bound");
+        busy.listen(0).expect("it listens");
+        let call = || unix::FAMILY.connect(&address, &options).ok();
+        let waiting: Vec<Socket> = std::iter::from_fn(call).take(100).collect();
+        assert!((1..100).contains(&waiting.len()), "{} wait", waiting.len());
+        let endpoint = SocketEndpoint::Ipc(path.display().to_string());
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || tell.send(is_free(&endpoint, &EngineOptions::default()).map_err(|error| error.kind())));
+        let told = told.recv_timeout(Duration::from_secs(60));
+        std::fs::remove_file(&path).expect("removed");
+        assert_eq!(told, Ok(Err(io::ErrorKind::AddrInUse)));
     }
 }
