@@ -14,7 +14,6 @@ use std::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -42,6 +41,7 @@ use crate::{
     publisher::{Core, Given, Role},
     stats::TopicStats,
     subscriber::decoding_route,
+    unwind::restoring,
     wire::{Choice, Wire},
     writers::{Disposition, Follow, LOOK_EVERY, Missing, Writers},
 };
@@ -260,8 +260,6 @@ struct State {
     histories: Vec<Weak<ForwardedHistory>>,
     /// Topics with histories that are requested, or have arrived.
     asked: BTreeSet<String>,
-    /// When the timer looks at the messages that wait for earlier ones. `None` if it is not set.
-    looks: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -545,14 +543,17 @@ impl Route for Direction {
 
 impl Wake for Direction {
     fn wake(&self) {
-        let now = clock::now();
-        // The timer also wakes this direction for other reasons.
-        let looks = self.lock().looks.take_if(|looks| *looks <= now);
-        if looks.is_some() {
-            self.writers.give_up(now, |missing, waiting| waiting.pass_on(self, missing));
-            if self.writers.is_any_holding() {
-                self.look_again();
-            }
+        // After a panic of a callback, the timer wakes this direction again for the rest.
+        restoring(|| self.look_again(), || self.look());
+    }
+}
+
+impl Direction {
+    /// Passes on the messages that need not wait any longer, and decides again on what has changed.
+    fn look(&self) {
+        self.writers.give_up(clock::now(), |missing, waiting| waiting.pass_on(self, missing));
+        if self.writers.is_any_holding() {
+            self.look_again();
         }
         let changed = std::mem::take(&mut self.lock().changed);
         if let Some(reverse) = self.reverse.get().and_then(Weak::upgrade) {
@@ -570,21 +571,11 @@ impl Wake for Direction {
             }
         }
     }
-}
 
-impl Direction {
-    /// Sets the timer to look at the messages that wait, unless it is set.
+    /// Sets the timer to look at the messages that wait, unless it wakes this direction earlier.
     fn look_again(&self) {
-        let at = clock::now().saturating_add(LOOK_EVERY);
-        {
-            let mut state = self.lock();
-            if state.looks.is_some() {
-                return;
-            }
-            state.looks = Some(at);
-        }
         let this: Weak<Direction> = self.this.clone();
-        self.node.inner().timer.at(at, this);
+        self.node.inner().timer.at(clock::now().saturating_add(LOOK_EVERY), this);
     }
 }
 
@@ -684,9 +675,7 @@ impl Passing {
     }
 
     fn release(&self) {
-        while let Some((missing, waiting)) = self.follow.next() {
-            waiting.pass_on(&self.heard.direction, missing);
-        }
+        self.follow.release(|missing, waiting| waiting.pass_on(&self.heard.direction, missing));
     }
 
     fn tell_lost(&self, missing: Missing) {
@@ -702,7 +691,7 @@ impl Slot for Passing {
         match self.follow.on_message(envelope.sequence) {
             Disposition::Deliver(missing) => {
                 self.tell_lost(missing);
-                self.send(envelope, payload);
+                restoring(|| self.follow.panicked(envelope.sequence), || self.send(envelope, payload));
                 if self.follow.done(envelope.sequence) {
                     self.release();
                 }
@@ -710,8 +699,9 @@ impl Slot for Passing {
             Disposition::Hold => {
                 let waiting = Waiting::of(self.channel, envelope, payload);
                 self.follow.hold(envelope.sequence, waiting, payload.len(), ROOM);
-                self.release();
+                // Set first: a callback may panic.
                 self.heard.direction.look_again();
+                self.release();
             }
             // Later messages of the channel may refer to it. Subscribers drop duplicates.
             Disposition::Drop if self.is_stateful => self.send(envelope, payload),

@@ -78,6 +78,9 @@ struct HistoryBarrier<T> {
     refused: BTreeSet<HistoryId>,
     /// The thread that delivers messages that waited. Other threads leave their messages to it.
     busy: Option<ThreadId>,
+    /// What had arrived of a replay when the wait for the history ended, while another thread
+    /// delivered. It comes before the held messages.
+    rest: Vec<T>,
     /// Messages that are held back: sequence number, message, and its size in bytes.
     held: VecDeque<(u64, T, usize)>,
     bytes: usize,
@@ -104,6 +107,7 @@ impl<T> Default for HistoryBarrier<T> {
             replays: BTreeMap::new(),
             refused: BTreeSet::new(),
             busy: None,
+            rest: Vec::new(),
             held: VecDeque::new(),
             bytes: 0,
             last: None,
@@ -151,7 +155,9 @@ impl<T> HistoryBarriers<T> {
         let Some(barrier) = self.0.get_mut(&writer) else { return Released::default() };
         barrier.open = barrier.open.saturating_sub(1);
         match barrier.open {
-            0 if waits_on && barrier.waiting.is_some() => barrier.replays.clear(),
+            0 if waits_on && barrier.waiting.is_some() => {
+                barrier.replays.values_mut().for_each(|replay| replay.is_cut = true);
+            }
             0 => return barrier.end(),
             _ => {}
         }
@@ -216,7 +222,10 @@ impl<T> HistoryBarriers<T> {
         barrier.busy = None;
         match barrier.waiting {
             None => barrier.release(),
-            Some(_) => Vec::new(),
+            Some(_) => {
+                let rest = std::mem::take(&mut barrier.rest);
+                barrier.hand(rest)
+            }
         }
     }
 
@@ -234,7 +243,8 @@ impl<T> HistoryBarriers<T> {
     /// carries does not become complete.
     pub(crate) fn leave(&mut self, writer: Writer, (link, channel): HistoryId) {
         if let Some(barrier) = self.0.get_mut(&writer) {
-            barrier.replays.retain(|of, replay| *of != link || !replay.has(channel));
+            let carried = barrier.replays.get_mut(&link).filter(|replay| replay.has(channel));
+            carried.into_iter().for_each(|replay| replay.is_cut = true);
         }
     }
 
@@ -260,11 +270,12 @@ impl<T> HistoryBarriers<T> {
             return Released::default();
         }
         if let Replayed::Begin(number, ids) = message
-            && barrier.replays.get(&link).is_none_or(|known| known.number < number)
+            && barrier.replays.get(&link).is_none_or(|known| known.is_cut || known.number < number)
         {
             barrier.replays.insert(link, Replay::new(number, ids));
         }
-        let Some(replay) = barrier.replays.get_mut(&link) else { return Released::default() };
+        let replay = barrier.replays.get_mut(&link).filter(|replay| !replay.is_cut);
+        let Some(replay) = replay else { return Released::default() };
         match message {
             Replayed::Begin(number, _) if number == replay.number => replay.begins_on(channel, sequence),
             Replayed::Sample(sample) if replay.has(channel) => replay.add(sequence, sample),
@@ -274,9 +285,9 @@ impl<T> HistoryBarriers<T> {
         barrier.advance(link, room)
     }
 
-    /// Checks whether the subscriber takes a replay that has not ended yet.
-    pub(crate) fn is_under_way(&self, writer: Writer) -> bool {
-        self.0.get(&writer).is_some_and(|barrier| barrier.replays.values().any(Replay::is_taken))
+    /// Checks whether the subscriber takes a replay of this link that has not ended yet.
+    pub(crate) fn is_under_way(&self, writer: Writer, link: u64) -> bool {
+        self.0.get(&writer).is_some_and(|barrier| barrier.replays.get(&link).is_some_and(Replay::is_taken))
     }
 
     /// Records that a message cannot be read because it refers to earlier ones. The history has it.
@@ -321,22 +332,23 @@ impl<T> HistoryBarrier<T> {
             return Released::default();
         }
         let has_ended = replay.has_ended(is_refused);
-        let mut items = self.bring(&mut replay, if has_ended { (0, 0) } else { room });
+        let mut items = self.bring(&mut replay, Some(room).filter(|_| !has_ended));
+        let mut lost = 0;
         match has_ended {
             true if replay.again => {}
             true => {
                 let released = self.end();
                 items.extend(released.items);
-                return Released { items, ..released };
+                lost = released.lost;
             }
             false => drop(self.replays.insert(link, replay)),
         }
-        self.hand(items).into()
+        Released { items: self.hand(items), lost }
     }
 
     /// Returns the samples of the replay that no longer wait. Before each of them come the held
     /// messages that were published before it.
-    fn bring(&mut self, replay: &mut Replay<T>, room: (usize, usize)) -> Vec<T> {
+    fn bring(&mut self, replay: &mut Replay<T>, room: Option<(usize, usize)>) -> Vec<T> {
         let mut items = Vec::new();
         while let Some((number, item)) = replay.pop(room) {
             while let Some((before, held, bytes)) = self.held.pop_front_if(|(held, ..)| *held <= number) {
@@ -378,26 +390,26 @@ impl<T> HistoryBarrier<T> {
     }
 
     /// Ends the wait. Returns what has arrived of the replay, and behind it the held messages. If
-    /// another thread delivers, the held messages are left to it.
+    /// another thread delivers, all of it is left to that thread.
     fn end(&mut self) -> Released<T> {
         self.waiting = None;
-        let replays = std::mem::take(&mut self.replays);
-        let mut items = Vec::new();
-        if self.busy.is_none() {
-            replays.into_values().for_each(|mut replay| items.extend(self.bring(&mut replay, (0, 0))));
-            items.extend(self.release());
+        for mut replay in std::mem::take(&mut self.replays).into_values() {
+            let items = self.bring(&mut replay, None);
+            self.rest.extend(items);
         }
+        let items = if self.busy.is_none() { self.release() } else { Vec::new() };
         let lost = std::mem::take(&mut self.gaps).into_values().map(|(_, lost)| lost).sum();
-        Released { items: self.hand(items), lost }
+        Released { items, lost }
     }
 
-    /// Returns all held messages that were not delivered before.
+    /// Returns what is left of the replay, and all held messages that were not delivered before.
     fn release(&mut self) -> Vec<T> {
         self.bytes = 0;
         let held = std::mem::take(&mut self.held);
         let last = self.last;
         self.last = last.max(held.back().map(|(number, ..)| *number));
-        let items = held.into_iter().filter(|(number, ..)| Some(*number) > last).map(|(_, item, _)| item).collect();
+        let mut items = std::mem::take(&mut self.rest);
+        items.extend(held.into_iter().filter(|(number, ..)| Some(*number) > last).map(|(_, item, _)| item));
         self.hand(items)
     }
 
@@ -528,7 +540,7 @@ mod tests {
         begin_on(&mut barriers, EARLIER, 2, &BOTH);
         begin_on(&mut barriers, H, 2, &BOTH);
         assert_eq!((replayed(&mut barriers, EARLIER, 1), replayed(&mut barriers, H, 3)), (vec![1], vec![3]));
-        assert_eq!((complete(&mut barriers, EARLIER), barriers.is_under_way(W)), (vec![], true));
+        assert_eq!((complete(&mut barriers, EARLIER), barriers.is_under_way(W, H.0)), (vec![], true));
         assert_eq!((complete(&mut barriers, H), barriers.is_waiting(W)), (vec![], false));
     }
 
@@ -551,11 +563,19 @@ mod tests {
 
     #[test]
     fn what_has_arrived_of_a_replay_is_delivered_when_the_rest_does_not_come() {
-        let mut barriers = waiting();
-        begin(&mut barriers, 1);
-        barriers.1.insert(H.0, 2);
-        assert_eq!((published(&mut barriers, 9), replayed(&mut barriers, H, 5)), (vec![], vec![]));
-        assert_eq!(barriers.give_up(PATIENCE), [(W, vec![5, 9].into())]);
+        for is_cut in [false, true] {
+            let mut barriers = waiting();
+            begin_on(&mut barriers, EARLIER, 1, &BOTH);
+            begin_on(&mut barriers, H, 1, &BOTH);
+            barriers.1.insert(H.0, 3);
+            assert_eq!((published(&mut barriers, 9), replayed(&mut barriers, H, 5)), (vec![], vec![]));
+            if is_cut {
+                barriers.close(W, true);
+                barriers.leave(W, H);
+                assert!(complete(&mut barriers, H).is_empty() && !barriers.is_under_way(W, H.0));
+            }
+            assert_eq!(barriers.give_up(PATIENCE), [(W, vec![5, 9].into())]);
+        }
         let mut barriers = waiting();
         begin_on(&mut barriers, H, 1, &BOTH);
         assert!((1..=8).all(|number| replayed(&mut barriers, H, number).is_empty()));
@@ -663,6 +683,22 @@ mod tests {
         thread::scope(|scope| assert!(scope.spawn(|| barriers.is_crowded(W, (1, 100))).join().expect("no panic")));
         assert_eq!((barriers.handed(W), published(&mut barriers, 6)), (vec![4, 5], vec![]));
         assert_eq!((barriers.handed(W), barriers.handed(W), published(&mut barriers, 7)), (vec![6], vec![], vec![7]));
+    }
+
+    #[test]
+    fn what_others_hand_on_at_the_end_of_a_wait_comes_once() {
+        let mut barriers = waiting();
+        begin_on(&mut barriers, EARLIER, 1, &BOTH);
+        begin_on(&mut barriers, H, 1, &BOTH);
+        let first = next(&mut barriers, EARLIER, Replayed::Sample(Some((1, 1, 1))));
+        barriers.1.insert(H.0, 4);
+        assert_eq!((first.items, published(&mut barriers, 9)), (vec![1], vec![]));
+        assert_eq!(next(&mut barriers, H, Replayed::Sample(Some((5, 5, 1)))), Released::default());
+        assert_eq!(barriers.give_up(PATIENCE), [(W, Released::default())], "this thread still delivers");
+        assert_eq!(
+            (barriers.handed(W), barriers.handed(W), published(&mut barriers, 10)),
+            (vec![5, 9], vec![], vec![10])
+        );
     }
 
     #[test]

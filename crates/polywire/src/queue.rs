@@ -145,29 +145,32 @@ impl<T, V> Queue<T, V> {
     pub(crate) fn push(&self, item: Weighed<T>) -> Vec<Weighed<T>> {
         let mut state = self.lock();
         let mut dropped = Vec::new();
-        if let Some(depth) = self.limits.depth
-            && !self.make_room_of_instance(&mut state, item.instance(), depth)
-        {
+        if self.limits.depth.is_some_and(|depth| !depth.replaces && state.is_at_limit(item.instance(), depth)) {
+            self.drops.rejected.fetch_add(1, Ordering::Relaxed);
             return dropped;
         }
-        if self.is_full(&state, item.bytes) {
+        if self.is_full(&state, &item) {
             match self.limits.overflow {
-                Overflow::DropOldest => {
-                    while self.is_full(&state, item.bytes) {
-                        dropped.extend(state.take_first(&self.limits));
-                    }
-                }
+                // The oldest go below, once it is known which one the item replaces.
+                Overflow::DropOldest => {}
                 Overflow::DropNewest => return vec![item],
                 Overflow::Block { patience } => {
-                    state = self.wait_for_room(state, item.bytes, patience);
-                    if self.is_full(&state, item.bytes) {
+                    state = self.wait_for_room(state, &item, patience);
+                    if self.is_full(&state, &item) {
                         return vec![item];
                     }
                 }
             }
         }
         if state.closed {
-            return Vec::new();
+            return dropped;
+        }
+        if let Some(at) = self.replaced_by(&state, &item) {
+            state.take_at(at, &self.limits);
+            self.drops.replaced.fetch_add(1, Ordering::Relaxed);
+        }
+        while self.is_full(&state, &item) {
+            dropped.extend(state.take_first(&self.limits));
         }
         if self.limits.depth.is_some() {
             *state.by_instance.entry(item.instance()).or_default() += 1;
@@ -180,20 +183,12 @@ impl<T, V> Queue<T, V> {
         dropped
     }
 
-    /// Makes room for one more item of the instance. Returns false if the new item is refused.
-    fn make_room_of_instance(&self, state: &mut Waiting<T, V>, instance: Id128, depth: Depth) -> bool {
-        if state.by_instance.get(&instance).is_none_or(|count| *count < depth.messages) {
-            return true;
-        }
-        if !depth.replaces {
-            self.drops.rejected.fetch_add(1, Ordering::Relaxed);
-            return false;
-        }
-        if let Some(at) = state.items.iter().position(|item| item.instance() == instance) {
-            state.take_at(at, &self.limits);
-            self.drops.replaced.fetch_add(1, Ordering::Relaxed);
-        }
-        true
+    /// The position of the item that a new one replaces: the oldest of its instance, if that has
+    /// reached its limit.
+    fn replaced_by(&self, state: &Waiting<T, V>, new: &Weighed<T>) -> Option<usize> {
+        let instance = new.instance();
+        self.limits.depth.filter(|depth| depth.replaces && state.is_at_limit(instance, *depth))?;
+        state.items.iter().position(|item| item.instance() == instance)
     }
 
     /// Takes the first item of an instance, if one waits.
@@ -208,11 +203,21 @@ impl<T, V> Queue<T, V> {
         }
     }
 
-    /// Whether there is no room for an item of this many bytes.
+    /// Whether there is no room for a new item, even in place of the one that it replaces.
     #[inline]
-    fn is_full(&self, state: &Waiting<T, V>, bytes: usize) -> bool {
-        let beside = state.bytes.saturating_add(bytes) > self.limits.bytes;
-        state.items.len() >= self.limits.messages || (beside && !state.items.is_empty())
+    fn is_full(&self, state: &Waiting<T, V>, new: &Weighed<T>) -> bool {
+        let (items, bytes) = (state.items.len(), state.bytes.saturating_add(new.bytes));
+        if !self.are_too_many(items, bytes) {
+            return false;
+        }
+        let replaced = self.replaced_by(state, new).and_then(|at| state.items.get(at));
+        replaced.is_none_or(|old| self.are_too_many(items - 1, bytes - old.bytes))
+    }
+
+    /// Whether a new item has no room beside `others`. `bytes` is the sum over all of them.
+    #[inline]
+    fn are_too_many(&self, others: usize, bytes: usize) -> bool {
+        others >= self.limits.messages || (bytes > self.limits.bytes && others > 0)
     }
 
     /// Whether a stalled receiver has caught up.
@@ -223,13 +228,13 @@ impl<T, V> Queue<T, V> {
     fn wait_for_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, Waiting<T, V>>,
-        bytes: usize,
+        new: &Weighed<T>,
         patience: Duration,
     ) -> MutexGuard<'a, Waiting<T, V>> {
         self.wake_locked(&mut state);
         loop {
             let taken = state.taken;
-            let full = |state: &mut Waiting<T, V>| self.is_full(state, bytes) && !state.closed && !state.stalled;
+            let full = |state: &mut Waiting<T, V>| self.is_full(state, new) && !state.closed && !state.stalled;
             let timed_out = self.room.wait_while_for(&mut state, full, patience).timed_out();
             if !timed_out || state.taken == taken {
                 state.stalled |= timed_out;
@@ -365,6 +370,11 @@ impl<T, V> Queue<T, V> {
 }
 
 impl<T, V> Waiting<T, V> {
+    /// Whether an instance has reached its limit.
+    fn is_at_limit(&self, instance: Id128, depth: Depth) -> bool {
+        self.by_instance.get(&instance).is_some_and(|count| *count >= depth.messages)
+    }
+
     fn take_first(&mut self, limits: &QueueLimits) -> Option<Weighed<T>> {
         self.take_at(0, limits)
     }
@@ -484,6 +494,22 @@ mod tests {
         let queue: Queue<u32, u32> = Queue::new(QueueLimits { depth, ..limits });
         (1..=4).for_each(|item| drop(queue.push(tagged(item, 1, None))));
         assert_eq!((waiting(&queue), queue.drops.rejected.load(Ordering::Relaxed)), (vec![1, 2], 2));
+    }
+
+    #[test]
+    fn an_item_that_is_refused_replaces_no_other() {
+        let depth = Some(Depth { messages: 1, replaces: true });
+        for overflow in [Overflow::DropNewest, Overflow::Block { patience: Duration::from_millis(10) }] {
+            let queue: Queue<u32, u32> = Queue::new(QueueLimits { messages: 2, bytes: 10, overflow, depth });
+            let refused = |item, instance, bytes| {
+                let refused = queue.push(Weighed { bytes, ..tagged(item, instance, None) });
+                refused.into_iter().map(|refused| refused.item).collect::<Vec<u32>>()
+            };
+            assert_eq!((refused(1, 1, 5), refused(2, 2, 5)), (vec![], vec![]));
+            assert_eq!((refused(3, 1, 6), refused(4, 3, 0)), (vec![3], vec![4]));
+            assert_eq!(refused(5, 2, 5), [0_u32; 0], "it has the room of the one that it replaces");
+            assert_eq!((waiting(&queue), queue.drops.replaced.load(Ordering::Relaxed)), (vec![1, 5], 1));
+        }
     }
 
     #[test]

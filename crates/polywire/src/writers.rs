@@ -20,7 +20,7 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use polywire_core::envelope::{Announcement, Id128};
 
-use crate::clock;
+use crate::{clock, unwind::restoring};
 
 /// The most writers that a subscriber remembers after their last channel has ended.
 const REMEMBERED: usize = 1024;
@@ -103,7 +103,8 @@ pub(crate) struct Missing {
 /// What to do with a message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// Deliver it, then call [`Follow::done`]. The given messages are missing before it.
+    /// Deliver it, then call [`Follow::done`], or [`Follow::panicked`] after a panic. The given
+    /// messages are missing before it.
     Deliver(Missing),
     /// Pass it to [`Follow::hold`].
     Hold,
@@ -161,8 +162,9 @@ impl<T> Follow<T> {
 
     /// Records that the messages from `first` to `last` have arrived together. If they may be
     /// delivered now, one after the other, returns the messages that are missing before them. The
-    /// caller delivers them and then calls [`Follow::done`] with the last number. If not, returns
-    /// `None` without a change, and the caller must call [`Follow::on_message`] for each message.
+    /// caller delivers them and then calls [`Follow::done`] with the last number, or
+    /// [`Follow::panicked`]. If not, returns `None` without a change, and the caller must call
+    /// [`Follow::on_message`] for each message.
     pub(crate) fn on_messages(&self, first: u64, last: u64) -> Option<Missing> {
         let mut state = self.writer_state.lock();
         if state.channels.len() != 1 || !state.held.is_empty() || state.busy.is_some() {
@@ -208,7 +210,7 @@ impl<T> Follow<T> {
     }
 
     /// Records that the message of [`Disposition::Deliver`] was delivered. Returns true if
-    /// [`Follow::next`] may have more.
+    /// [`Follow::release`] may have more.
     #[inline]
     pub(crate) fn done(&self, sequence: u64) -> bool {
         if self.progress.begun.load(Ordering::Relaxed) == sequence {
@@ -221,6 +223,14 @@ impl<T> Follow<T> {
             state.busy = None;
         }
         !state.held.is_empty()
+    }
+
+    /// Records that the delivery of the message of [`Disposition::Deliver`] has panicked. Held
+    /// messages are left to other threads and to the next [`Writers::give_up`].
+    #[cold]
+    pub(crate) fn panicked(&self, sequence: u64) {
+        self.done(sequence);
+        self.writer_state.freed.notify_all();
     }
 
     /// Holds a message of [`Disposition::Hold`]. If more than `room` messages or bytes are held,
@@ -240,16 +250,16 @@ impl<T> Follow<T> {
         }
     }
 
-    /// Returns a message that may be delivered now, and the messages that are missing before it.
-    /// The caller delivers it and calls again, until there is none. Meanwhile, other threads leave
-    /// their messages to the caller.
-    pub(crate) fn next(&self) -> Option<(Missing, T)> {
-        self.writer_state.next()
+    /// Passes the held messages that may be delivered now to `deliver`, each with the messages that
+    /// are missing before it. Returns true if there were any. Meanwhile, other threads leave their
+    /// messages to this one. If `deliver` panics, they no longer do.
+    pub(crate) fn release(&self, deliver: impl FnMut(Missing, T)) -> bool {
+        self.writer_state.release(deliver)
     }
 
     /// Records that the sender dropped `lost` messages up to and including this one. A `lost` of 0
     /// means that the channel begins after this one. Returns the missing messages that were not
-    /// counted before. Afterwards, [`Follow::next`] may have messages.
+    /// counted before. Afterwards, [`Follow::release`] may have messages.
     pub(crate) fn on_loss_report(&self, sequence: u64, lost: u64) -> Missing {
         let mut state = self.writer_state.lock();
         let first = self.progress.last.swap(sequence, Ordering::Relaxed) == NONE;
@@ -262,7 +272,7 @@ impl<T> Follow<T> {
         state.pass_lost(sequence, lost.min(sequence))
     }
 
-    /// Ends the channel. Returns the messages that are missing now. Afterwards, [`Follow::next`]
+    /// Ends the channel. Returns the messages that are missing now. Afterwards, [`Follow::release`]
     /// may have messages.
     pub(crate) fn end(&self) -> Missing {
         let mut live = self.writers.live();
@@ -296,6 +306,25 @@ impl Missing {
 }
 
 impl<T> WriterState<T> {
+    fn release(&self, mut deliver: impl FnMut(Missing, T)) -> bool {
+        let mut any = false;
+        while let Some((missing, message)) = self.next() {
+            restoring(|| self.stop(), || deliver(missing, message));
+            any = true;
+        }
+        any
+    }
+
+    /// Lets other threads deliver after a panic of this one.
+    #[cold]
+    fn stop(&self) {
+        self.lock().busy.take_if(|busy| *busy == thread::current().id());
+        self.freed.notify_all();
+    }
+
+    /// Returns a message that may be delivered now, and the messages that are missing before it.
+    /// The caller delivers it and calls again, until there is none. Meanwhile, other threads leave
+    /// their messages to the caller.
     fn next(&self) -> Option<(Missing, T)> {
         let mut state = self.lock();
         let here = thread::current().id();
@@ -411,9 +440,7 @@ impl<T> Writers<T> {
                     state.give_up();
                 }
             }
-            while let Some((missing, message)) = writer_state.next() {
-                deliver(missing, message);
-            }
+            writer_state.release(&mut deliver);
         }
     }
 
@@ -496,7 +523,7 @@ mod tests {
     }
 
     fn rest(channel: &Follow<u64>) -> (Vec<u64>, u64) {
-        let all: Vec<(Missing, u64)> = std::iter::from_fn(|| channel.next()).collect();
+        let all: Vec<(Missing, u64)> = std::iter::from_fn(|| channel.writer_state.next()).collect();
         (all.iter().map(|(_, message)| *message).collect(), all.iter().map(|(missing, _)| missing.count).sum())
     }
 
@@ -618,8 +645,38 @@ mod tests {
         let other = follow(&writers, 2);
         assert_eq!(other.on_message(2), Disposition::Hold);
         other.hold(2, 2, 1, ROOM);
-        assert!(other.next().is_none() && !alone.done(1));
+        assert!(other.writer_state.next().is_none() && !alone.done(1));
         assert_eq!(rest(&other), (vec![2], 0));
+    }
+
+    #[test]
+    fn a_delivery_that_panics_holds_up_no_later_message() {
+        fn fail() {
+            panic!("as the test wants");
+        }
+        let elsewhere = |delivers: &(dyn Fn() + Sync)| {
+            thread::scope(|scope| assert!(scope.spawn(delivers).join().is_err(), "it panics"));
+        };
+        let writers = Arc::default();
+        let (a, b) = (follow(&writers, 1), follow(&writers, 1));
+        assert_eq!((a.on_loss_report(0, 0).count, b.on_loss_report(0, 0).count), (0, 0));
+        elsewhere(&|| {
+            assert!(matches!(a.on_message(1), Disposition::Deliver(_)));
+            restoring(|| a.panicked(1), fail);
+        });
+        assert_eq!((pass(&b, 3), pass(&b, 4)), ((vec![], 0), (vec![], 0)), "2 may come on the other channel");
+        assert_eq!(a.on_loss_report(2, 1).count, 0);
+        elsewhere(&|| {
+            a.release(|_, _| fail());
+        });
+        assert_eq!((rest(&b), pass(&b, 5)), ((vec![4], 0), (vec![5], 0)));
+        // A channel that was alone when it began.
+        let alone = follow(&writers, 2);
+        elsewhere(&|| {
+            assert!(matches!(alone.on_message(1), Disposition::Deliver(_)));
+            restoring(|| alone.panicked(1), fail);
+        });
+        assert_eq!(pass(&follow(&writers, 2), 2), (vec![2], 0));
     }
 
     #[test]

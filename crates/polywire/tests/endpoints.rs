@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use polywire::{Config, Message, Node, NodeError, NodeEvent, Publisher, Subscriber, qos::Qos};
@@ -85,6 +85,30 @@ fn what_comes_at_several_endpoints_comes_once_and_in_order() {
     assert!(publisher.flush(SOON));
     assert!(both.recv_timeout(Duration::from_millis(100)).is_none(), "nothing comes twice");
     assert_eq!((both.lost(), both.status().writers, publisher.status().accepting), (0, 1, 1));
+}
+
+/// A type that does not match [`Pump`].
+#[derive(Clone, Debug, Default, PartialEq, Message)]
+#[polywire(name = "Plant::Pump")]
+struct NamedPump {
+    #[polywire(key)]
+    id: String,
+}
+
+#[test]
+fn a_peer_that_refuses_at_several_endpoints_counts_once() {
+    let (writer, reader) = (Node::new(), Node::new());
+    let [one, other] = ["cdr@inproc/endpoints-refuse-a", "cdr@inproc/endpoints-refuse-b"];
+    let subscribe = reader.subscribe::<NamedPump>("pumps", Some(one)).and_then(|both| both.also(other));
+    let _pumps = subscribe.expect("it opens").open();
+    let publish_at = writer.publish::<Pump>("pumps", Some(one)).and_then(|both| both.also(other));
+    let publisher = publish_at.expect("it opens").open().expect("it opens");
+    let began = Instant::now();
+    while publisher.status().refused_total < 2 && began.elapsed() < SOON {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let status = publisher.status();
+    assert_eq!((status.accepting, status.refusing, status.refused_total), (0, 1, 2));
 }
 
 #[test]

@@ -380,6 +380,26 @@ fn a_panic_of_an_inline_callback_does_not_stop_local_delivery() {
 }
 
 #[test]
+fn a_panic_of_an_inline_callback_holds_up_no_writer_at_two_endpoints() {
+    let (node, [one, other]) = (Node::new(), ["cdr@inproc/panic-one", "cdr@inproc/panic-other"]);
+    let publish_at = node.publish::<Reading>("r", Some(one)).and_then(|both| both.also(other));
+    let publisher = publish_at.expect("two endpoints").open().expect("publisher");
+    let (send, came) = mpsc::channel();
+    let subscribe = node.subscribe::<Reading>("r", Some(one)).and_then(|both| both.also(other));
+    let _subscription = subscribe.expect("two endpoints").on_message_inline(move |value, _| {
+        assert_ne!(value.count, 2, "as the test wants");
+        send.send(value.count).expect("waited for");
+    });
+    publisher.wait_for_subscribers(1, SOON);
+    publish_all(&publisher, 1..2);
+    assert_eq!(came.recv_timeout(SOON), Ok(1));
+    // The thread that panics delivers nothing afterwards.
+    let _ = thread::scope(|scope| scope.spawn(|| publish_all(&publisher, 2..3)).join());
+    publish_all(&publisher, 3..5);
+    assert_eq!([(); 2].map(|()| came.recv_timeout(SOON)), [Ok(3), Ok(4)]);
+}
+
+#[test]
 fn a_node_hears_itself() {
     for (a, at_a, _, _) in pair("self") {
         let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");

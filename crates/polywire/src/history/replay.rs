@@ -28,6 +28,8 @@ pub(super) struct Replay<T> {
     /// Whether the history is needed once more: a message that was published after the beginning
     /// cannot be read.
     pub(super) again: bool,
+    /// Whether one of the channels has been left, so that the rest does not arrive.
+    pub(super) is_cut: bool,
     listed: Vec<Id128>,
     begun: BTreeSet<Id128>,
     ended: BTreeSet<Id128>,
@@ -45,6 +47,7 @@ impl<T> Replay<T> {
         Replay {
             number,
             again: false,
+            is_cut: false,
             listed: ids.iter().map(|id| Id128(*id)).collect(),
             begun: BTreeSet::new(),
             ended: BTreeSet::new(),
@@ -59,9 +62,9 @@ impl<T> Replay<T> {
         self.begun.contains(&channel)
     }
 
-    /// Checks whether the replay has begun on all its channels, so that the subscriber takes it.
+    /// Checks whether the subscriber takes the replay: it has begun on all its channels.
     pub(super) fn is_taken(&self) -> bool {
-        self.next.is_some()
+        self.next.is_some() && !self.is_cut
     }
 
     pub(super) fn begins_on(&mut self, channel: Id128, sequence: u64) {
@@ -93,18 +96,26 @@ impl<T> Replay<T> {
         self.is_taken() && self.listed.iter().all(|id| self.ended.contains(id) || is_refused(*id))
     }
 
-    /// Checks whether more than `room` messages or bytes wait.
+    /// Checks whether more than `room` messages or bytes wait, apart from the first and the last
+    /// message of each channel.
     pub(super) fn is_full(&self, room: (usize, usize)) -> bool {
-        self.waiting.len() > room.0 || self.bytes > room.1
+        let marks = self.begun.len() + self.ended.len();
+        self.waiting.len() > room.0.saturating_add(marks) || self.bytes > room.1
     }
 
-    /// Removes and returns the next sample, if no earlier message is missing. If more than `room`
-    /// messages or bytes wait, does not wait for missing messages.
-    pub(super) fn pop(&mut self, room: (usize, usize)) -> Option<(u64, T)> {
+    /// Checks whether messages still wait for a missing one. Each channel has an order of its own,
+    /// so the missing message can only arrive on another channel.
+    fn waits(&self, room: Option<(usize, usize)>) -> bool {
+        self.begun.len() > 1 && room.is_some_and(|room| !self.is_full(room))
+    }
+
+    /// Removes and returns the next sample. It waits for missing messages before it, unless more
+    /// than `room` messages or bytes wait. Without `room`, it waits for nothing.
+    pub(super) fn pop(&mut self, room: Option<(usize, usize)>) -> Option<(u64, T)> {
         let mut next = self.next?;
         loop {
             let (sequence, _) = self.waiting.first_key_value()?;
-            if *sequence > next && !self.is_full(room) {
+            if *sequence > next && self.waits(room) {
                 return None;
             }
             let (sequence, place) = self.waiting.pop_first()?;
@@ -126,26 +137,32 @@ fn bytes<T>(place: &Place<T>) -> usize {
 mod tests {
     use super::*;
 
-    const ROOM: (usize, usize) = (4, 100);
+    const ROOM: Option<(usize, usize)> = Some((4, 100));
     const A: Id128 = Id128([1; 16]);
     const B: Id128 = Id128([2; 16]);
 
-    fn popped(replay: &mut Replay<&'static str>, room: (usize, usize)) -> Vec<&'static str> {
+    fn popped(replay: &mut Replay<&'static str>, room: Option<(usize, usize)>) -> Vec<&'static str> {
         std::iter::from_fn(|| replay.pop(room)).map(|(_, item)| item).collect()
+    }
+
+    /// A replay that has begun on both channels, with the numbers 7 and 8.
+    fn begun() -> Replay<&'static str> {
+        let mut replay = Replay::new(7, &[A.0, B.0]);
+        replay.begins_on(B, 8);
+        replay.take_if_begun(|_| false);
+        assert!(!replay.is_taken() && popped(&mut replay, None).is_empty());
+        replay.begins_on(A, 7);
+        replay.take_if_begun(|_| false);
+        assert!(replay.is_taken() && popped(&mut replay, ROOM).is_empty());
+        replay
     }
 
     #[test]
     fn messages_wait_for_earlier_ones_of_other_channels() {
-        let mut replay = Replay::new(7, &[A.0, B.0]);
-        let none = |_| false;
-        replay.begins_on(B, 8);
+        let (mut replay, none) = (begun(), |_| false);
         replay.add(10, Some((2, "two", 1)));
         replay.ends_on(B, 12);
-        replay.take_if_begun(none);
-        assert!(!replay.is_taken() && popped(&mut replay, ROOM).is_empty());
-        replay.begins_on(A, 7);
-        replay.take_if_begun(none);
-        assert!(replay.is_taken() && popped(&mut replay, ROOM).is_empty(), "9 is missing");
+        assert!(popped(&mut replay, ROOM).is_empty(), "9 is missing");
         replay.add(9, Some((1, "one", 1)));
         assert_eq!((popped(&mut replay, ROOM), replay.has_ended(none)), (vec!["one", "two"], false));
         replay.ends_on(A, 11);
@@ -153,35 +170,43 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_is_refused_leaves_gaps_until_the_others_end() {
+    fn messages_of_the_only_channel_that_can_be_read_wait_for_none() {
         let mut replay = Replay::new(7, &[A.0, B.0]);
         let refused = |id| id == A;
         replay.begins_on(B, 8);
         replay.take_if_begun(refused);
         replay.add(10, Some((2, "two", 1)));
-        assert_eq!((popped(&mut replay, ROOM), replay.has_ended(refused)), (vec![], false));
+        assert_eq!((popped(&mut replay, ROOM), replay.has_ended(refused)), (vec!["two"], false));
         replay.ends_on(B, 12);
-        assert_eq!((replay.has_ended(refused), popped(&mut replay, (0, 0))), (true, vec!["two"]));
+        assert!(replay.has_ended(refused));
     }
 
     #[test]
     fn what_waits_is_bounded() {
-        let mut replay = Replay::new(1, &[A.0]);
-        replay.begins_on(A, 1);
-        replay.take_if_begun(|_| false);
-        assert!(popped(&mut replay, ROOM).is_empty());
-        replay.add(9, Some((4, "four", 60)));
-        replay.add(8, Some((3, "three", 30)));
-        replay.add(8, Some((3, "three again", 40)));
-        assert!(popped(&mut replay, ROOM).is_empty() && !replay.is_full(ROOM));
-        replay.add(6, Some((2, "two", 1)));
+        let mut replay = begun();
+        replay.add(19, Some((4, "four", 60)));
+        replay.add(18, Some((3, "three", 30)));
+        replay.add(18, Some((3, "three again", 40)));
+        assert!(popped(&mut replay, ROOM).is_empty() && !replay.is_full((4, 100)));
+        replay.add(16, Some((2, "two", 1)));
         assert_eq!(popped(&mut replay, ROOM), ["two"]);
-        replay.add(2, Some((1, "late", 1)));
+        replay.add(12, Some((1, "late", 1)));
         assert_eq!(popped(&mut replay, ROOM), ["late"]);
         replay.add(u64::MAX, Some((5, "last", 60)));
         assert_eq!(popped(&mut replay, ROOM), ["three again", "four"]);
-        assert_eq!(popped(&mut replay, (0, 0)), ["last"]);
+        assert_eq!(popped(&mut replay, None), ["last"]);
         replay.add(u64::MAX, Some((5, "last", 60)));
         assert_eq!((popped(&mut replay, ROOM), replay.bytes), (vec!["last"], 0));
+    }
+
+    #[test]
+    fn the_first_and_the_last_messages_of_channels_need_no_room() {
+        let mut replay = begun();
+        replay.ends_on(A, 10);
+        replay.ends_on(B, 11);
+        replay.begins_on(B, 8);
+        assert!(!replay.is_full((0, 0)));
+        (12..17).for_each(|sequence| replay.begins_on(B, sequence));
+        assert!(replay.is_full((0, 0)), "each of them once");
     }
 }

@@ -126,8 +126,6 @@ struct Driven {
     /// If the peer is not a node: the channels whose readers are not decided yet, with the number
     /// of messages that have already arrived on each.
     undecided: BTreeMap<ChannelId, u64>,
-    /// When the timer wakes this link next.
-    wakes: Option<Duration>,
 }
 
 impl Incoming {
@@ -147,7 +145,6 @@ impl Incoming {
                 deciding: None,
                 accepted: Vec::new(),
                 undecided: BTreeMap::new(),
-                wakes: None,
             }),
             settled: Condvar::new(),
             channels: Mutex::default(),
@@ -302,12 +299,8 @@ impl Incoming {
         self.settled.notify_all();
     }
 
-    fn set_timer(&self, mut driven: MutexGuard<'_, Driven>) {
+    fn set_timer(&self, driven: MutexGuard<'_, Driven>) {
         let Some(next) = driven.session.next_timeout() else { return };
-        if driven.wakes.is_some_and(|wakes| wakes <= next) {
-            return;
-        }
-        driven.wakes = Some(next);
         // Unlocks first: dropping the last handle of the port or the node below ends it, and that
         // calls this link.
         drop(driven);
@@ -337,6 +330,9 @@ impl Incoming {
         let gone = self.channels().open.remove(&channel);
         gone.iter().for_each(|channel| self.keep_counts(channel));
         gone.iter().flat_map(|channel| channel.slots.iter()).for_each(|(_, slot)| slot.drained());
+        // A replay on this channel does not become complete: who waits for it requests another one.
+        let history = gone.map(|channel| channel.source.announcement).filter(|announced| is_history(announced));
+        history.iter().for_each(|announced| self.lock().session.reconsider_topic(&announced.topic, is_history));
     }
 
     /// Adds the counts of a closed channel to the sums of the link and of the node.
@@ -697,12 +693,7 @@ impl Incoming {
 
 impl Wake for Incoming {
     fn wake(&self) {
-        let now = clock::now();
-        {
-            let mut driven = self.lock();
-            driven.wakes.take_if(|wakes| *wakes <= now);
-            driven.session.handle_timeout(now);
-        }
+        self.lock().session.handle_timeout(clock::now());
         self.drive();
     }
 }

@@ -319,6 +319,14 @@ impl PortEntry {
         self.answers.lock().by_channel.get(&channel).map(|known| known.refusing.clone()).unwrap_or_default()
     }
 
+    /// The nodes with a subscriber that cannot read a channel.
+    pub(crate) fn refused_by(&self, channel: ChannelId) -> Vec<Id128> {
+        let answers = self.answers.lock();
+        let all = answers.by_channel.get(&channel).into_iter().flat_map(|known| known.by_link.values());
+        let refuses = all.filter(|(_, answer)| answer.reason().is_some());
+        refuses.map(|(node, _)| *node).collect()
+    }
+
     pub(crate) fn status(&self, channel: ChannelId) -> PublisherStatus {
         let answers = self.answers.lock();
         let Some(known) = answers.by_channel.get(&channel) else { return PublisherStatus::default() };

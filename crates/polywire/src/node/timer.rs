@@ -34,21 +34,49 @@ struct Shared {
 
 #[derive(Default)]
 struct Deadlines {
-    /// Ordered by time, and for equal times by the order of the calls.
-    waits: BTreeMap<(Duration, u64), Weak<dyn Wake>>,
+    /// One entry for each object. Ordered by time, and for equal times by the order of the calls.
+    waits: BTreeMap<Key, Weak<dyn Wake>>,
+    /// The key of each object's entry, by the object's [`address`].
+    keys: BTreeMap<usize, Key>,
     count: u64,
     stop: bool,
 }
 
-impl Timer {
-    /// Wakes `who` when [`clock::now`] reaches `time`, unless `who` was dropped before.
-    pub(crate) fn at(&self, time: Duration, who: Weak<dyn Wake>) {
-        {
-            let mut state = self.shared.lock();
-            state.count += 1;
-            let key = (time, state.count);
-            state.waits.insert(key, who);
+/// A time, and the number of the call that set it.
+type Key = (Duration, u64);
+
+/// The address of an object. No other object has it as long as `who` exists.
+fn address(who: &Weak<dyn Wake>) -> usize {
+    who.as_ptr().cast::<()>().addr()
+}
+
+impl Deadlines {
+    /// Sets the time at which `who` is woken, unless an earlier one is set.
+    fn set(&mut self, time: Duration, who: Weak<dyn Wake>) {
+        self.count += 1;
+        let (address, key) = (address(&who), (time, self.count));
+        match self.keys.get(&address) {
+            Some(set) if *set < key => return,
+            Some(set) => drop(self.waits.remove(set)),
+            None => {}
         }
+        self.keys.insert(address, key);
+        self.waits.insert(key, who);
+    }
+
+    /// Removes and returns the first object whose time has come.
+    fn due(&mut self, now: Duration) -> Option<Weak<dyn Wake>> {
+        let who = self.waits.first_entry().filter(|first| first.key().0 <= now)?.remove();
+        self.keys.remove(&address(&who));
+        Some(who)
+    }
+}
+
+impl Timer {
+    /// Wakes `who` when [`clock::now`] reaches `time`, unless `who` was dropped before. Of several
+    /// times, only the earliest counts: once woken, `who` sets the next one itself.
+    pub(crate) fn at(&self, time: Duration, who: Weak<dyn Wake>) {
+        self.shared.lock().set(time, who);
         self.shared.changed.notify_one();
         let mut thread = self.thread.lock();
         if thread.is_none() {
@@ -82,8 +110,7 @@ impl Shared {
         let mut state = self.lock();
         while !state.stop {
             let now = clock::now();
-            if let Some(wait) = state.waits.first_entry().filter(|first| first.key().0 <= now) {
-                let who = wait.remove();
+            if let Some(who) = state.due(now) {
                 drop(state);
                 if let Some(who) = who.upgrade() {
                     // Callbacks of the application may panic, which has printed why.
@@ -100,5 +127,39 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, Deadlines> {
         self.state.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{self, Sender};
+
+    use super::*;
+
+    struct Told(&'static str, Sender<&'static str>);
+
+    impl Wake for Told {
+        fn wake(&self) {
+            let _ = self.1.send(self.0);
+        }
+    }
+
+    #[test]
+    fn an_object_has_one_entry_for_its_earliest_time() {
+        const SOON: Duration = Duration::from_secs(60);
+        let (timer, (send, woken)) = (Timer::default(), mpsc::channel());
+        let [one, other] = ["one", "other"].map(|name| Arc::new(Told(name, send.clone())));
+        let set = |told: &Arc<Told>, seconds| {
+            let told: Weak<Told> = Arc::downgrade(told);
+            timer.at(clock::now() + Duration::from_secs(seconds), told);
+        };
+        [3600, 7200, 1800].into_iter().for_each(|seconds| set(&one, seconds));
+        assert_eq!(timer.entries(), 1);
+        set(&other, 3600);
+        assert_eq!(timer.entries(), 2);
+        [0, 7200].into_iter().for_each(|seconds| set(&one, seconds));
+        assert_eq!((woken.recv_timeout(SOON), woken.try_recv().is_err()), (Ok("one"), true));
+        set(&other, 0);
+        assert_eq!((woken.recv_timeout(SOON), woken.try_recv().is_err()), (Ok("other"), true));
     }
 }

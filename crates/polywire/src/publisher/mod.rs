@@ -525,8 +525,8 @@ impl<C: Coding> PublisherOf<C> {
         self.core.move_to(self.node.places_of(&wires)?, wires)
     }
 
-    /// How many peers accept the messages, and which refuse them and why. A peer that reads at
-    /// several endpoints counts once.
+    /// How many peers accept the messages, and which refuse them and why. A peer at several
+    /// endpoints counts once; each of its refusals is listed.
     pub fn status(&self) -> PublisherStatus {
         self.core.status()
     }

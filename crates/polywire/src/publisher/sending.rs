@@ -4,6 +4,7 @@
 mod moving;
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     num::NonZeroU64,
     slice,
     sync::{Arc, Weak},
@@ -439,15 +440,16 @@ impl<C: Coding> Core<C> {
             liveliness_lost: self.asserter.as_ref().map_or(0, |asserter| asserter.lost()),
             ..Default::default()
         };
+        let mut refusing = BTreeSet::new();
         for channel in state.channels() {
             let here = channel.entry.status(channel.id);
-            status.refusing += here.refusing;
+            refusing.extend(channel.entry.refused_by(channel.id));
             status.refused_total += here.refused_total;
             status.refusals.extend(here.refusals);
         }
         let channels = state.channel_ids();
         drop(state);
-        status.accepting = accepting(&channels).len();
+        (status.accepting, status.refusing) = (accepting(&channels).len(), refusing.len());
         status
     }
 
@@ -707,8 +709,8 @@ impl<E> Group<E> {
 }
 
 /// The nodes that accept any of these channels, with the number of their subscribers.
-fn accepting(channels: &[(Arc<PortEntry>, ChannelId)]) -> std::collections::BTreeMap<Id128, usize> {
-    let mut all = std::collections::BTreeMap::new();
+fn accepting(channels: &[(Arc<PortEntry>, ChannelId)]) -> BTreeMap<Id128, usize> {
+    let mut all = BTreeMap::new();
     for (node, subscribers) in channels.iter().flat_map(|(entry, channel)| entry.accepting(*channel)) {
         let known = all.entry(node).or_default();
         *known = subscribers.max(*known);

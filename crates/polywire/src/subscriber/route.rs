@@ -581,17 +581,21 @@ impl<C: Coding> RouteOf<C> {
 
 impl<C: Coding> Wake for RouteOf<C> {
     fn wake(&self) {
-        self.rules.missed().into_iter().for_each(|instance| self.tell_missed(instance));
-        self.lapse();
-        self.writers.give_up(clock::now(), |missing, arrival| {
-            self.tell_missing(arrival.qos(), missing);
-            self.take(arrival);
-        });
-        let late = self.rules.barriers().give_up(clock::now());
-        self.pass_late(late);
-        if let Delivery::Queued(queue) = &self.delivery {
-            queue.wake();
-        }
+        let look = || {
+            self.rules.missed().into_iter().for_each(|instance| self.tell_missed(instance));
+            self.lapse();
+            self.writers.give_up(clock::now(), |missing, arrival| {
+                self.tell_missing(arrival.qos(), missing);
+                self.take(arrival);
+            });
+            let late = self.rules.barriers().give_up(clock::now());
+            self.pass_late(late);
+            if let Delivery::Queued(queue) = &self.delivery {
+                queue.wake();
+            }
+        };
+        // After a panic of the callback, the timer wakes this subscriber again for the rest.
+        restoring(|| self.arm(), look);
         self.arm();
     }
 }

@@ -68,7 +68,7 @@ struct State<V> {
     hasher: Hasher<V>,
     /// The number of open channels of each writer.
     writers: BTreeMap<Id128, usize>,
-    /// When the timer wakes the subscriber next.
+    /// The time for which the timer is set. `None` if it is not set.
     wakes: Option<Duration>,
 }
 
@@ -156,11 +156,11 @@ impl<V> Rules<V> {
         self.lock().admission.writer_gone(writer)
     }
 
-    /// Returns the instances that have missed the deadline.
+    /// Returns the instances that have missed the deadline. Called when the timer has woken the
+    /// subscriber.
     pub(super) fn missed(&self) -> Vec<Id128> {
         let (now, mut state) = (clock::now(), self.lock());
-        // An entry of the timer for a later time sets no other one.
-        state.wakes.take_if(|wakes| *wakes <= now);
+        state.wakes = None;
         state.admission.missed(now)
     }
 
@@ -216,15 +216,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_of_the_timer_for_a_later_time_sets_no_other() {
+    fn the_timer_is_set_for_an_earlier_time_or_after_it_has_woken_the_subscriber() {
         let rules: Rules<()> = Rules::new(&Qos::default(), false);
         let later = clock::now() + Duration::from_secs(3600);
         assert_eq!(rules.wake_at(false, Some(later)), Some(later));
         let due = clock::now();
         assert_eq!(rules.wake_at(false, Some(due)), Some(due));
+        assert_eq!(rules.wake_at(false, Some(later)), None, "it is set already");
         rules.missed();
         assert_eq!(rules.wake_at(false, Some(later)), Some(later), "the time has come");
-        rules.missed();
-        assert_eq!(rules.wake_at(false, Some(later)), None, "it is set already");
     }
 }

@@ -30,6 +30,7 @@ use crate::{
     queue::Weighed,
     replayed::{Part, REPLAYED},
     spans::{Span, span},
+    unwind::restoring,
     writers::{Disposition, Follow, Missing},
 };
 
@@ -186,7 +187,7 @@ impl<C: Coding> SlotOf<C> {
         };
         self.route.replayed(writer, from, envelope.sequence, message);
         if part == Part::End {
-            if !self.route.rules.barriers().is_under_way(writer) {
+            if !self.route.rules.barriers().is_under_way(writer, from.0) {
                 self.history_changed.store(true, Ordering::Relaxed);
             }
             // Wakes the subscriber now: this slot may be dropped before the link calls `drained`.
@@ -324,16 +325,18 @@ impl<C: Coding> SlotOf<C> {
             self.route.heard(self.source.announcement.writer);
         }
         self.tell_missing(missing);
-        let (mut callback, mut info) = (inline.lock(), self.info(first, 0));
-        for (envelope, payload) in messages {
-            let _span = self.span(envelope).entered();
-            self.measure(envelope);
-            info.set(envelope, payload.len());
-            if let Err(reason) = self.call(&mut callback, envelope, payload, &info, None) {
-                self.route.tell_undecodable(&reason);
+        let call_each = || {
+            let (mut callback, mut info) = (inline.lock(), self.info(first, 0));
+            for (envelope, payload) in messages {
+                let _span = self.span(envelope).entered();
+                self.measure(envelope);
+                info.set(envelope, payload.len());
+                if let Err(reason) = self.call(&mut callback, envelope, payload, &info, None) {
+                    self.route.tell_undecodable(&reason);
+                }
             }
-        }
-        drop(callback);
+        };
+        restoring(|| self.panicked(last.sequence), call_each);
         if follow.done(last.sequence) {
             self.release();
         }
@@ -356,14 +359,23 @@ impl<C: Coding> SlotOf<C> {
     #[cold]
     fn release(&self) {
         let Some(follow) = &self.follow else { return };
-        let mut any = false;
-        while let Some((missing, arrival)) = follow.next() {
+        let deliver = |missing: Missing, arrival: Arrival<C::Value>| {
             self.tell_missing(missing);
             self.route.take(arrival);
-            any = true;
-        }
-        if any {
+        };
+        // After a panic of the callback, the timer releases the rest.
+        if restoring(|| self.route.arm(), || follow.release(deliver)) {
             self.drained();
+        }
+    }
+
+    /// Lets other threads and the timer deliver the writer's later messages after a panic of the
+    /// callback.
+    #[cold]
+    fn panicked(&self, sequence: u64) {
+        if let Some(follow) = &self.follow {
+            follow.panicked(sequence);
+            self.route.arm();
         }
     }
 
@@ -457,11 +469,12 @@ impl<C: Coding> Slot for SlotOf<C> {
             (Disposition::Deliver(missing), refused, _) => {
                 self.tell_missing(missing);
                 let replayed = self.qos.and_then(|qos| Some((qos.writer, qos.history?)));
-                match (refused, replayed) {
+                let deliver = || match (refused, replayed) {
                     (Some(reason), _) => Err(reason),
                     (None, Some(replayed)) => self.replay(replayed, envelope, payload, info),
                     (None, None) => self.deliver_now(envelope, payload, info, shared),
-                }
+                };
+                restoring(|| self.panicked(sequence), deliver)
             }
             // A duplicate is decoded all the same: later messages of a stateful format may refer to
             // it.
