@@ -26,15 +26,24 @@ pub(crate) enum Part<'a> {
     End,
 }
 
-/// Replays a whole history on one history channel, whose writer has this id. Calls `send` for each
-/// message with its sequence number on the channel, its meaning, and its sample. `last` is the
-/// sequence number of the channel's last message. Each sample comes with the number under which it
-/// was published.
+/// Begins a replay on the only history channel of a writer that is not a node's. `id` is the id of
+/// the channel's writer, and `last` the sequence number of the channel's last message. Calls `send`
+/// with the message's sequence number and its meaning.
+///
+/// Called before the samples are requested: subscribers that join later may have missed samples
+/// that the answer does not have, and do not take this replay.
+#[cfg(any(test, feature = "dds", feature = "zenoh"))]
+pub(crate) fn begin(last: &mut u64, id: polywire_core::envelope::Id128, send: impl FnOnce(u64, Part<'_>)) {
+    *last += 1;
+    send(*last, Part::Begin(*last, &[id.0]));
+}
+
+/// Sends the samples of a replay that has begun, and ends it. Each sample comes with the number
+/// under which it was published. Calls `send` for each message with its sequence number, its
+/// meaning, and its sample.
 #[cfg(any(test, feature = "dds", feature = "zenoh"))]
 pub(crate) fn bring<T>(
-    replay: u64,
     last: &mut u64,
-    id: polywire_core::envelope::Id128,
     samples: impl IntoIterator<Item = (u64, T)>,
     mut send: impl FnMut(u64, Part<'_>, Option<T>),
 ) {
@@ -42,7 +51,6 @@ pub(crate) fn bring<T>(
         *last += 1;
         send(*last, part, sample);
     };
-    send(Part::Begin(replay, &[id.0]), None);
     samples.into_iter().for_each(|(published, sample)| send(Part::Sample(published), Some(sample)));
     send(Part::End, None);
 }
@@ -103,11 +111,12 @@ mod tests {
     #[test]
     fn a_history_begins_and_ends_and_its_messages_are_numbered() {
         let (mut last, mut sent) = (4, Vec::new());
-        bring(9, &mut last, Id128([7; 16]), [(1, "a"), (3, "b")], |sequence, part, sample| {
+        begin(&mut last, Id128([7; 16]), |sequence, part| sent.push(format!("{sequence} {part:?}")));
+        bring(&mut last, [(1, "a"), (3, "b")], |sequence, part, sample| {
             sent.push(format!("{sequence} {part:?} {sample:?}"));
         });
-        let begin = format!("5 Begin(9, {:?}) None", [[7_u8; 16]]);
-        assert_eq!(sent, [&begin, "6 Sample(1) Some(\"a\")", "7 Sample(3) Some(\"b\")", "8 End None"]);
+        let begun = format!("5 Begin(5, {:?})", [[7_u8; 16]]);
+        assert_eq!(sent, [&begun, "6 Sample(1) Some(\"a\")", "7 Sample(3) Some(\"b\")", "8 End None"]);
         assert_eq!(last, 8);
     }
 }

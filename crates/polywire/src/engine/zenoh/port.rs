@@ -228,6 +228,8 @@ impl Port for ZenohPort {
         let topic = state.publishers.topic(channel).filter(|_| is_foreign).cloned();
         state.answer(link, channel, answer);
         self.0.pump(state);
+        // A history that has been accepted begins at once.
+        self.0.wake(self.0.lock());
         if let Some(topic) = topic {
             self.0.show_ros_subscriber(topic);
         }

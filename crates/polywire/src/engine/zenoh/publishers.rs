@@ -26,7 +26,10 @@ use super::{
     policies,
     ros::{TheirEnd, Topic},
 };
-use crate::{clock, replayed::bring};
+use crate::{
+    clock,
+    replayed::{Part, begin, bring},
+};
 
 /// The most publishers without a token that are distinguished. Messages of further ones count as
 /// those of a writer without an id, one for each topic.
@@ -84,7 +87,6 @@ struct History {
     channel: ChannelId,
     /// The channel's writer.
     id: Id128,
-    replays: u64,
     /// The sequence number of the last message.
     sequence: u64,
 }
@@ -165,13 +167,24 @@ impl Publishers {
         }
         let gid = self.histories.get(&channel).filter(|_| accepts);
         let Some((gid, publisher)) = gid.and_then(|gid| Some((*gid, self.by_gid.get(gid)?))) else { return };
-        let query = self.queries.entry(publisher.topic.clone()).or_default();
-        if !query.now.is_empty() {
-            query.next.insert(gid);
-            return;
+        let topic = publisher.topic.clone();
+        match self.queries.get_mut(&topic) {
+            Some(query) => _ = query.next.insert(gid),
+            None => self.query(topic, BTreeSet::from([gid]), context),
         }
-        query.now.insert(gid);
-        context.out.push(Put::AskKept { topic: Box::new(publisher.topic.clone()) });
+    }
+
+    /// Begins the histories of these publishers, and queries the caches of their topic.
+    fn query(&mut self, topic: Topic, now: BTreeSet<Id128>, context: NotifyContext<'_>) {
+        for gid in &now {
+            if let Some(publisher) = self.by_gid.get_mut(gid)
+                && let (link, Some(history)) = (publisher.link, &mut publisher.history)
+            {
+                history.begin(link, context.inbox);
+            }
+        }
+        context.out.push(Put::AskKept { topic: Box::new(topic.clone()) });
+        self.queries.insert(topic, CacheQuery { now, ..CacheQuery::default() });
     }
 
     /// Notes that the query for a topic waits until the node listens.
@@ -195,7 +208,7 @@ impl Publishers {
         }
     }
 
-    /// Handles the answers of a topic's caches: replays the histories for which they were queried.
+    /// Handles the answers of a topic's caches: ends the histories for which they were queried.
     pub(super) fn kept(&mut self, topic: &Topic, mut samples: Vec<Kept>, mut context: NotifyContext<'_>) {
         // Publishers that have sent nothing since this node started become known by what they keep.
         samples.retain(|sample| self.channel_of(sample.gid, topic, sample.at, &mut context).is_some());
@@ -207,12 +220,11 @@ impl Publishers {
             let begin = samples.partition_point(|sample| sample.gid < gid);
             let end = samples.partition_point(|sample| sample.gid <= gid);
             if let (link, Some(history)) = (publisher.link, &mut publisher.history) {
-                history.replay(link, &samples[begin..end], context.inbox);
+                history.end(link, &samples[begin..end], context.inbox);
             }
         }
         if !next.is_empty() {
-            self.queries.insert(topic.clone(), CacheQuery { now: next, ..CacheQuery::default() });
-            context.out.push(Put::AskKept { topic: Box::new(topic.clone()) });
+            self.query(topic.clone(), next, context);
         }
     }
 
@@ -305,7 +317,7 @@ impl Publishers {
                 return None;
             };
             self.histories.insert(opened, gid);
-            history = Some(History { channel: opened, id, replays: 0, sequence: 0 });
+            history = Some(History { channel: opened, id, sequence: 0 });
         }
         self.channels.insert(channel, Channel { topic: publisher.topic.clone(), is_accepted: false });
         self.unnamed += usize::from(publisher.node.is_none());
@@ -341,18 +353,27 @@ impl Publishers {
 }
 
 impl History {
-    /// Replays all samples, as the history of a node's publisher does.
-    fn replay(&mut self, link: LinkId, samples: &[Kept], inbox: &mut Inbox) {
-        self.replays += 1;
-        let samples = samples.iter().map(|kept| (counted(kept.at).sequence, kept));
-        bring(self.replays, &mut self.sequence, self.id, samples, |sequence, part, kept| {
-            let timestamp_ns = kept.map_or_else(clock::wall_ns, |kept| kept.at.timestamp_ns);
-            let payload = kept.map(|kept| kept.payload.clone()).unwrap_or_default();
-            let (extensions, plain) = (part.extension(), Envelope::data(self.channel, sequence, timestamp_ns));
-            let envelope = Envelope { extensions: extensions.as_extensions(), ..plain };
-            inbox.push(link, Arrival::Message(Message::new(&envelope, &payload, Origin::Node(None))));
-        });
+    /// Begins a replay, as the history of a node's publisher does.
+    fn begin(&mut self, link: LinkId, inbox: &mut Inbox) {
+        let channel = self.channel;
+        begin(&mut self.sequence, self.id, |sequence, part| push(channel, sequence, part, None, link, inbox));
     }
+
+    /// Replays these samples, and ends the replay.
+    fn end(&mut self, link: LinkId, samples: &[Kept], inbox: &mut Inbox) {
+        let channel = self.channel;
+        let samples = samples.iter().map(|kept| (counted(kept.at).sequence, kept));
+        bring(&mut self.sequence, samples, |sequence, part, kept| push(channel, sequence, part, kept, link, inbox));
+    }
+}
+
+/// Adds a message of a history to the inbox.
+fn push(channel: ChannelId, sequence: u64, part: Part<'_>, kept: Option<&Kept>, link: LinkId, inbox: &mut Inbox) {
+    let timestamp_ns = kept.map_or_else(clock::wall_ns, |kept| kept.at.timestamp_ns);
+    let payload = kept.map(|kept| kept.payload.clone()).unwrap_or_default();
+    let (extensions, plain) = (part.extension(), Envelope::data(channel, sequence, timestamp_ns));
+    let envelope = Envelope { extensions: extensions.as_extensions(), ..plain };
+    inbox.push(link, Arrival::Message(Message::new(&envelope, &payload, Origin::Node(None))));
 }
 
 /// Converts a position of ROS 2 to the count of nodes, from 1: some libraries of ROS 2 count from
@@ -386,7 +407,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::replayed::Part;
 
     struct Node {
         publishers: Publishers,
@@ -479,18 +499,19 @@ mod tests {
         assert_eq!((node.told(), node.queries()), (opened.map(String::from).into(), 0));
         node.answered(one, true);
         node.answered(two, true);
-        assert_eq!(node.queries(), 1, "one at a time");
+        assert_eq!((node.told(), node.queries()), (vec!["2 begins 1".into()], 1), "one at a time");
         // Samples arrive in order, each once, and for the publishers whose histories were accepted
-        // before the query.
+        // before the query. A history begins before its query: what is published from then on
+        // arrives live.
         node.kept(&[(1, 9), (2, 4), (1, 8), (1, 9)]);
-        assert_eq!(node.told(), ["2 begins 1", "2 has 9", "2 has 10", "2 ends"]);
+        assert_eq!(node.told(), ["2 has 9", "2 has 10", "2 ends", "4 begins 1"]);
         assert_eq!(node.queries(), 1, "for the other one");
         node.answered(one, false);
         // A publisher whose GID is not that of its token becomes known by what it keeps.
         node.token_added(7, LATCHED);
         node.told();
         node.kept(&[(2, 5), (3, 1)]);
-        assert_eq!(node.told(), ["7 is a writer", "8 is a history", "4 begins 1", "4 has 6", "4 ends"]);
+        assert_eq!(node.told(), ["7 is a writer", "8 is a history", "4 has 6", "4 ends"]);
         node.kept(&[(1, 9)]);
         assert_eq!((node.told(), node.queries()), (vec![], 0), "nobody has asked");
         node.with(|publishers, context| publishers.remove(id(1), context));

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use polywire_core::envelope::{ChannelId, Envelope};
+use polywire_core::envelope::{ChannelId, Envelope, Id128};
 use polywire_dds::{Guid, Sample};
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
     },
     Worker,
 };
-use crate::replayed::bring;
+use crate::replayed::{Part, begin, bring};
 
 impl Worker {
     /// Checks whether the node has yet to answer the channel of this writer. False for writers of
@@ -88,6 +88,9 @@ impl Worker {
     }
 
     fn begin_replay(&mut self, dispatch: &mut Dispatch, writer: Guid, history: ChannelId) {
+        self.send_history(writer, history, |link, last, id| {
+            begin(last, id, |sequence, part| send(link, &Envelope::data(history, sequence, 0), part, &[]));
+        });
         let last = dispatch.route(writer).map_or(0, |route| route.place.last);
         let mut replay = Replay::new(writer, history, last, self.shared.options.queue_bytes);
         if last == 0 && !self.has_missed(writer) {
@@ -132,12 +135,25 @@ impl Worker {
         }
     }
 
-    /// Passes the samples of a replay to the node, on the history channel.
+    /// Passes the samples of a replay to the node, on the history channel, and ends the replay.
     fn deliver_history(&mut self, dispatch: &Dispatch, replay: &Replay) {
         let Replay { writer, history, .. } = *replay;
         let route = dispatch.route(writer);
         let samples = replay.samples(route.map_or(u64::MAX, |route| route.place.last));
         let keys = route.and_then(|route| route.keys.as_ref());
+        self.send_history(writer, history, |link, last, _| {
+            bring(last, samples, |sequence, part, sample: Option<Sample>| {
+                let blank = Envelope::data(history, sequence, 0);
+                let envelope = sample.as_ref().map_or(blank, |sample| form::of_sample(sample, blank));
+                let payload = sample.map(|sample| payload(keys, &sample)).unwrap_or_default();
+                send(link, &envelope, part, &payload);
+            });
+        });
+    }
+
+    /// Calls `send` to pass messages of a history channel to the node. It gets the link, the number
+    /// of the channel's last message, which it counts on, and the id of the channel's writer.
+    fn send_history(&mut self, writer: Guid, history: ChannelId, send: impl FnOnce(&Link, &mut u64, Id128)) {
         let (link, id, mut last) = {
             let mut state = self.shared.state.lock();
             let Some(peer) = state.peers.get_mut(&writer.participant()) else { return };
@@ -145,14 +161,7 @@ impl Worker {
             let (Some(link), Some(incoming)) = (link, incoming) else { return };
             (link, incoming.announcement.writer, incoming.position)
         };
-        bring(last + 1, &mut last, id, samples, |sequence, part, sample: Option<Sample>| {
-            let extensions = part.extension();
-            let blank = Envelope::data(history, sequence, 0);
-            let envelope = sample.as_ref().map_or(blank, |sample| form::of_sample(sample, blank));
-            let envelope = Envelope { extensions: extensions.as_extensions(), ..envelope };
-            let payload = sample.map(|sample| payload(keys, &sample)).unwrap_or_default();
-            link.sink.message(&envelope, Aligned::default().place(&payload));
-        });
+        send(&link, &mut last, id);
         if let Some(incoming) = self.shared.state.lock().incoming(writer.participant(), history) {
             incoming.position = last;
         }
@@ -173,4 +182,11 @@ impl Worker {
         let readers = ended.into_iter().filter_map(|replay| replay.reader);
         readers.for_each(|end| self.shared.deferred.add(Task::Leave(end)));
     }
+}
+
+/// Passes a message of a history channel to the node.
+fn send(link: &Link, envelope: &Envelope<'_>, part: Part<'_>, payload: &[u8]) {
+    let extensions = part.extension();
+    let envelope = Envelope { extensions: extensions.as_extensions(), ..*envelope };
+    link.sink.message(&envelope, Aligned::default().place(payload));
 }
