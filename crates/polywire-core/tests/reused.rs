@@ -269,11 +269,11 @@ fn notes(i: usize) -> Notes {
         0 => notes.title = Some(long()),
         1 => notes.either = Either::Text(long()),
         2 => notes.either = Either::List(vec![7; LONG / 4]),
-        3 => notes.grid[i / 8 % 2] = vec![9; LONG / 2],
+        3 => notes.grid[i / 8 % 2] = vec![9; LONG / 4],
         4 => drop(notes.entries.insert(i as u32, long())),
         5 => notes.counts.extend((0..LONG as u32 / 64).map(|key| (key, 1))),
         6 => notes.lists[i / 8 % 20].text = long(),
-        _ => notes.lists[i / 8 % 20].raw = vec![1; LONG],
+        _ => notes.lists[i / 8 % 20].raw = vec![1; LONG / 4],
     }
     notes
 }

@@ -68,8 +68,8 @@ impl Limits {
     /// be sent later.
     ///
     /// ```
-    /// use polywire_core::{envelope::Envelope, frame::{FrameError, Limits}};
-    /// let (limits, envelope) = (Limits { frame_bytes: 100, ..Limits::default() }, Envelope::default());
+    /// use polywire_core::{envelope::{ChannelId, Envelope}, frame::{FrameError, Limits}};
+    /// let (limits, envelope) = (Limits { frame_bytes: 100, ..Limits::default() }, Envelope::data(ChannelId(1), 1, 0));
     /// assert_eq!(limits.check_message(&envelope, 30), Ok(()));
     /// assert!(matches!(limits.check_message(&envelope, 100), Err(FrameError::TooLong { what: "frame", .. })));
     /// ```
