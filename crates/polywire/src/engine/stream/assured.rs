@@ -73,6 +73,8 @@ pub(super) struct Wait {
     pub(super) link: LinkInfo,
     /// The number of subscribers behind that relay.
     pub(super) audience: u32,
+    /// The relay has said goodbye, so it has passed on the messages that it has not confirmed.
+    pub(super) has_read: bool,
     /// The number of messages that were discarded.
     pub(super) lost: u64,
     /// Messages were resent to another relay, whose link broke meanwhile.
@@ -166,8 +168,7 @@ impl State {
     /// reports the loss, if one is due.
     pub(super) fn give_up(&mut self) -> Option<Event> {
         let left = self.retained.clear();
-        let wait = self.waits.take()?;
-        Wait { lost: wait.lost + left, ..wait }.told()
+        self.waits.take()?.told(left)
     }
 }
 
@@ -179,9 +180,11 @@ impl Wait {
         linked.is_none_or(|linked| linked.elapsed() >= GATHERING + longer(linked))
     }
 
-    /// Returns the event that reports the discarded messages, unless nobody had subscribed.
-    pub(super) fn told(self) -> Option<Event> {
-        (self.lost > 0 && self.audience > 0).then_some(Event::Unconfirmed { link: self.link, count: self.lost })
+    /// Returns the event that reports the discarded messages and those that were given up, unless
+    /// nobody had subscribed.
+    pub(super) fn told(self, given_up: u64) -> Option<Event> {
+        let count = self.lost + if self.has_read { 0 } else { given_up };
+        (count > 0 && self.audience > 0).then_some(Event::Unconfirmed { link: self.link, count })
     }
 }
 
@@ -195,7 +198,8 @@ mod tests {
     fn waiting(audience: u32) -> (State, LinkInfo) {
         let (id, peer, principal) = (LinkId::next(), Hello::default(), Principal::Anonymous);
         let link = LinkInfo { id, peer, address: String::new(), principal };
-        let wait = Wait { since: Instant::now(), link: link.clone(), audience, lost: 0, tried: false };
+        let (since, has_read) = (Instant::now(), audience == 1);
+        let wait = Wait { since, link: link.clone(), audience, has_read, lost: 0, tried: false };
         let mut state = State { waits: Some(wait), ..State::default() };
         (1..=3).for_each(|sequence| state.retained.push(&Envelope::data(ChannelId(1), sequence, 0), b"payload"));
         (state, link)
@@ -210,5 +214,8 @@ mod tests {
         let (mut state, _) = waiting(0);
         state.drop_oldest();
         assert_eq!(state.give_up(), None);
+        let (mut state, link) = waiting(1);
+        state.drop_oldest();
+        assert_eq!(state.give_up(), Some(Event::Unconfirmed { link, count: 1 }), "the relay has read the others");
     }
 }

@@ -189,19 +189,19 @@ impl Shared {
         let reason = if self.accepted_connections.is_displaced(accepted_id) { Disconnect::Displaced } else { reason };
         self.leave_links(&link);
         link.outbox.break_off();
+        // A peer that ends the link itself after the goodbye has read everything sent before.
+        let has_read = matches!(reason, Disconnect::Bye);
         // A port that closes sends nothing again.
-        let to_resend = if self.stop.is_set() { 0 } else { self.relay_ended(&link) };
+        let to_resend = if self.stop.is_set() { 0 } else { self.relay_ended(&link, has_read) };
         // The flusher may hold the last reference to the sink, so it has to end before `down`.
         reader.stream.shutdown(Shutdown::Both);
         let _ = flusher.join();
         sink.down();
         let reason = if self.stop.is_set() { Disconnect::Closed } else { reason };
         let count = link.outbox.unconfirmed().saturating_sub(to_resend);
-        // A peer that ends the link itself after the goodbye has read everything sent before.
         let is_read = match reason {
-            Disconnect::Bye => true,
             Disconnect::Closed => !self.stop.is_cut(),
-            _ => false,
+            _ => has_read,
         };
         if count > 0 && !is_read {
             self.sink.event(Event::Unconfirmed { link: info.clone(), count });

@@ -197,8 +197,9 @@ impl Shared {
         self.assured.news();
     }
 
-    /// Called when a link has ended. Returns how many of its messages will be sent again.
-    pub(super) fn relay_ended(&self, link: &Link) -> u64 {
+    /// Called when a link has ended. `has_read` says whether the peer has read all messages.
+    /// Returns how many of them will be sent again.
+    pub(super) fn relay_ended(&self, link: &Link, has_read: bool) -> u64 {
         let mut count = 0;
         for (id, channel) in self.assured.all() {
             let (mut state, audience) = (channel.lock(), link.outbox.accepting(id));
@@ -215,7 +216,7 @@ impl Shared {
                     (state.relayed, state.stalled) = (false, false);
                     if audience > 0 || !state.retained.is_empty() {
                         let (since, link) = (Instant::now(), link.info.clone());
-                        state.waits = Some(Wait { since, link, audience, lost: 0, tried: false });
+                        state.waits = Some(Wait { since, link, audience, has_read, lost: 0, tried: false });
                     }
                 }
                 None => {}
@@ -399,6 +400,6 @@ impl Shared {
             }
         };
         let wait = state.waits.take();
-        events.extend(wait.and_then(|wait| Wait { lost: wait.lost + given_up, ..wait }.told()));
+        events.extend(wait.and_then(|wait| wait.told(given_up)));
     }
 }
