@@ -51,17 +51,19 @@ fn address(who: &Weak<dyn Wake>) -> usize {
 }
 
 impl Deadlines {
-    /// Sets the time at which `who` is woken, unless an earlier one is set.
-    fn set(&mut self, time: Duration, who: Weak<dyn Wake>) {
+    /// Sets the time at which `who` is woken, unless an earlier one is set. Returns true if this is
+    /// now the first time of all.
+    fn set(&mut self, time: Duration, who: Weak<dyn Wake>) -> bool {
         self.count += 1;
         let (address, key) = (address(&who), (time, self.count));
         match self.keys.get(&address) {
-            Some(set) if *set < key => return,
+            Some(set) if *set < key => return false,
             Some(set) => drop(self.waits.remove(set)),
             None => {}
         }
         self.keys.insert(address, key);
         self.waits.insert(key, who);
+        self.waits.first_key_value().is_some_and(|(first, _)| *first == key)
     }
 
     /// Removes and returns the first object whose time has come.
@@ -76,8 +78,10 @@ impl Timer {
     /// Wakes `who` when [`clock::now`] reaches `time`, unless `who` was dropped before. Of several
     /// times, only the earliest counts: once woken, `who` sets the next one itself.
     pub(crate) fn at(&self, time: Duration, who: Weak<dyn Wake>) {
-        self.shared.lock().set(time, who);
-        self.shared.changed.notify_one();
+        let is_first = self.shared.lock().set(time, who);
+        if is_first {
+            self.shared.changed.notify_one();
+        }
         let mut thread = self.thread.lock();
         if thread.is_none() {
             let shared = self.shared.clone();
