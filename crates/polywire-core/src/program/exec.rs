@@ -212,15 +212,12 @@ impl Executable {
         out: &mut Vec<u8>,
         limits: &Limits,
     ) -> Result<(), CodecError> {
-        self.admit(state, Direction::Encode);
         #[cfg(feature = "jit")]
-        // SAFETY: `value` is live by this function's contract, and `admit` found the state to be
-        // this program's.
+        // SAFETY: `value` is live by this function's contract.
         if unsafe { self.encode_stream(state, keep, value, out, limits) } {
             return Ok(());
         }
-        // SAFETY: `value` is live by this function's contract, and `admit` found the state to be
-        // this program's.
+        // SAFETY: `value` is live by this function's contract.
         unsafe { self.encode_stream_long(state, keep, value, out, limits) }
     }
 
@@ -235,6 +232,7 @@ impl Executable {
         out: &mut Vec<u8>,
         limits: &Limits,
     ) -> Result<(), CodecError> {
+        self.admit(state, Direction::Encode);
         state.begin();
         let mut output = Output::new(out, limits);
         output.state = Some(state);
@@ -296,7 +294,6 @@ impl Executable {
             }
             Payload::Shared(message) => Payload::Shared(message),
             Payload::Chained { state, keep, bytes } => {
-                self.admit(state, Direction::Decode);
                 // SAFETY: `value` is a live value of the layout that nobody else refers to, by this
                 // function's contract.
                 if let Some(decoded) = unsafe { self.decode_stream((&mut *state, keep), bytes, value, limits, growth) }
@@ -312,7 +309,7 @@ impl Executable {
     }
 
     /// Decodes any message, with the general function or the interpreter. Only
-    /// [`Executable::decode_into`] calls it, after it has checked the state of a chained message.
+    /// [`Executable::decode_into`] calls it.
     ///
     /// # Safety
     /// As for [`Executable::decode`].
@@ -331,6 +328,7 @@ impl Executable {
             self.relieve(value, limits, growth);
             match payload {
                 Payload::Chained { state, keep, bytes } => {
+                    self.admit(state, Direction::Decode);
                     self.decode_chained((state, keep), bytes, value, limits, growth)
                 }
                 alone if self.0.program.bank.is_some() => {

@@ -2,13 +2,13 @@
 //! bail-out. `exec.rs` calls this file first for each message; `tier` decides which messages are
 //! tried. It touches the output vector, the value (through machine code) and the state.
 
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::Ordering;
 
 use super::{Executable, tier::Kind};
 use crate::{
     layout::Growth,
-    program::{State, io::Limits, jit, payload::Decoded},
+    program::{State, io::Limits, jit, payload::Decoded, state::specialised::Specialisation},
 };
 
 /// The most room that is reserved ahead for a message of a stream at first. Most messages are much
@@ -70,10 +70,35 @@ impl Executable {
         Some(taken)
     }
 
+    /// Makes the state specialised for this program, if it is not. Returns false if it cannot be.
+    ///
+    /// # Panics
+    /// If the state was made for another program.
+    #[inline(always)]
+    fn specialise(&self, state: &mut State, specialised: &Arc<Specialisation>) -> bool {
+        state.is_specialised(specialised) || self.specialise_anew(state, specialised)
+    }
+
+    #[inline(never)]
+    fn specialise_anew(&self, state: &mut State, specialised: &Arc<Specialisation>) -> bool {
+        self.admit(state, self.0.program.direction);
+        state.specialise(specialised)
+    }
+
+    /// Called after a bail-out in a stream.
+    #[cold]
+    fn bailed_out_of_stream(&self, state: &mut State) {
+        state.roll_back_specialised();
+        self.0.tiers.bailed_out();
+    }
+
     /// The same as [`Executable::encode_direct`], for a message of a stream. Specialises the state.
     ///
     /// # Safety
     /// As for [`Executable::encode`].
+    ///
+    /// # Panics
+    /// If the state was made for another program.
     #[inline]
     pub(super) unsafe fn encode_stream(
         &self,
@@ -83,27 +108,27 @@ impl Executable {
         out: &mut Vec<u8>,
         limits: &Limits,
     ) -> bool {
-        let (Some(entry), Some(specialised)) = (self.0.tiers.direct(Kind::Stream), &self.0.specialised) else {
+        let (Some(entry), Some(specialised)) = (self.0.tiers.direct(Kind::EncodeStream), &self.0.specialised) else {
             return false;
         };
         let (start, size) = (out.len(), self.0.direct_size);
-        if size > limits.message_bytes || !state.begin_specialised(specialised, limits) {
+        if size > limits.message_bytes || !self.specialise(state, specialised) {
             return false;
         }
         let ahead = self.0.ahead.load(Ordering::Relaxed).max(size);
-        if out.capacity() - start < ahead && (size > MAX_STREAM_AHEAD || out.try_reserve(ahead).is_err()) {
+        if out.capacity() - start < ahead && (size > MAX_STREAM_AHEAD || !reserve(out, ahead)) {
             return false;
         }
         let room = out.capacity() - start;
+        state.begin_specialised(limits);
         // SAFETY: `room` bytes behind `start` are within the capacity. The code is that of an
         // encode program with a bank, for which the state was just specialised, and it has written
         // as many bytes as it returns. `value` is live by this function's contract.
         unsafe {
             let written = jit::encode_stream(entry, out.as_mut_ptr().add(start), room, value, state);
             if written > room.min(limits.message_bytes) {
-                state.roll_back_specialised();
                 self.0.ahead.store((2 * room).min(MAX_MORE_AHEAD), Ordering::Relaxed);
-                self.0.tiers.bailed_out();
+                self.bailed_out_of_stream(state);
                 return false;
             }
             out.set_len(start + written);
@@ -119,7 +144,10 @@ impl Executable {
     ///
     /// # Safety
     /// As for [`Executable::decode`].
-    #[inline]
+    ///
+    /// # Panics
+    /// If the state was made for another program.
+    #[inline(never)]
     pub(super) unsafe fn decode_stream(
         &self,
         (state, keep): (&mut State, bool),
@@ -129,25 +157,22 @@ impl Executable {
         growth: &Growth,
     ) -> Option<Decoded> {
         (state.memory_left, state.copies_left) = (limits.memory(bytes.len()), limits.memory(bytes.len()));
-        let entry = self.0.tiers.direct(Kind::Stream)?;
+        let entry = self.0.tiers.direct(Kind::DecodeStream)?;
         let specialised = self.0.specialised.as_ref()?;
         // Direct code never frees memory of the value; the general path does.
         let must_free = growth.bytes() > limits.memory_bytes;
-        if bytes.len() > limits.message_bytes
-            || must_free
-            || state.is_broken()
-            || !state.begin_specialised(specialised, limits)
+        if bytes.len() > limits.message_bytes || must_free || state.is_broken() || !self.specialise(state, specialised)
         {
             return None;
         }
+        state.begin_specialised(limits);
         let memory = state.memory_left;
         // SAFETY: the code reads within `bytes` only. It is that of a decode program with a bank,
         // for which the state was just specialised, and `value` is live and unaliased by this
         // function's contract.
         let taken = unsafe { jit::decode_stream(entry, bytes, value, state) };
         if taken > bytes.len() {
-            state.roll_back_specialised();
-            self.0.tiers.bailed_out();
+            self.bailed_out_of_stream(state);
             return None;
         }
         let grown = memory.saturating_sub(state.memory_left);
@@ -160,4 +185,10 @@ impl Executable {
         }
         Some(Decoded { bytes: taken, grown })
     }
+}
+
+/// Reserves room. It is separate so that encoding into a vector with room sets up nothing for it.
+#[cold]
+fn reserve(out: &mut Vec<u8>, bytes: usize) -> bool {
+    out.try_reserve(bytes).is_ok()
 }

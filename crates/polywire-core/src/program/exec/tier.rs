@@ -38,17 +38,23 @@ pub(super) enum Kind {
     /// Encodes a message that refers to no other.
     Encode,
     Decode,
-    /// Encodes or decodes a message of a program with a bank.
-    Stream,
+    /// Encodes a message of a program with a bank.
+    EncodeStream,
+    DecodeStream,
 }
 
 impl Kind {
     fn of(program: &Program) -> Kind {
-        match program.direction {
-            _ if program.bank.is_some() => Kind::Stream,
-            Direction::Encode => Kind::Encode,
-            Direction::Decode => Kind::Decode,
+        match (program.direction, program.bank.is_some()) {
+            (Direction::Encode, false) => Kind::Encode,
+            (Direction::Decode, false) => Kind::Decode,
+            (Direction::Encode, true) => Kind::EncodeStream,
+            (Direction::Decode, true) => Kind::DecodeStream,
         }
+    }
+
+    fn is_of_stream(self) -> bool {
+        matches!(self, Kind::EncodeStream | Kind::DecodeStream)
     }
 }
 
@@ -58,7 +64,7 @@ pub(super) struct Tiers {
     /// The general function, or null.
     general: AtomicPtr<u8>,
     /// The direct function, by [`Kind`]: null for other kinds, and during a pause.
-    tried: [AtomicPtr<u8>; 3],
+    tried: [AtomicPtr<u8>; 4],
     /// The direct function, also during a pause.
     direct: AtomicPtr<u8>,
     /// During a pause, the number of its messages that are left. Else the sum of bail-outs, times
@@ -125,7 +131,7 @@ impl Tiers {
     pub(super) fn bailed_out(&self) {
         let added = BAIL_OUT * SUM;
         let is_odd =
-            self.kind == Kind::Stream && self.count.fetch_add(added, Ordering::Relaxed) + added < TOO_OFTEN * SUM;
+            self.kind.is_of_stream() && self.count.fetch_add(added, Ordering::Relaxed) + added < TOO_OFTEN * SUM;
         if !is_odd {
             self.pause();
         }
@@ -159,7 +165,7 @@ impl Tiers {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 3] = [Kind::Encode, Kind::Decode, Kind::Stream];
+    const KINDS: [Kind; 3] = [Kind::Encode, Kind::Decode, Kind::EncodeStream];
 
     /// Tiers with machine code that is never called.
     fn compiled(kind: Kind) -> Tiers {
@@ -221,7 +227,7 @@ mod tests {
 
     #[test]
     fn in_a_stream_only_frequent_bail_outs_make_a_pause() {
-        let tiers = compiled(Kind::Stream);
+        let tiers = compiled(Kind::EncodeStream);
         for _ in 0..10 {
             tiers.bailed_out();
             assert_eq!(pause_of(&tiers), 0, "one odd message");

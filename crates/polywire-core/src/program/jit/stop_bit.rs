@@ -87,14 +87,21 @@ impl<'e> Emit<'e, '_> {
         if scalar.size() < 8 {
             return;
         }
-        let wrong = if scalar.is_signed() {
-            self.overflows(base, delta, sum)
-        } else {
-            let below = self.code.ins().icmp(IntCC::UnsignedLessThan, sum, base);
-            let negative = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, delta, 0);
-            self.code.ins().bxor(below, negative)
-        };
+        if scalar.is_signed() {
+            let wrong = self.overflows(base, delta, sum);
+            return self.or_bail_out(wrong);
+        }
+        // It fits if both numbers have the same highest bit.
+        let (unsure, done) = (self.cold(), self.code.create_block());
+        let differ = self.code.ins().bxor(base, sum);
+        let differ = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, differ, 0);
+        self.or_else(differ, unsure);
+        self.jump_and_begin(done, unsure);
+        let below = self.code.ins().icmp(IntCC::UnsignedLessThan, sum, base);
+        let negative = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, delta, 0);
+        let wrong = self.code.ins().bxor(below, negative);
         self.or_bail_out(wrong);
+        self.jump_and_begin(done, done);
     }
 }
 

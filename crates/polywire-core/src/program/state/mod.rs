@@ -51,6 +51,7 @@ const ROW: usize = 8;
 const FEW_SLOTS: usize = 64;
 
 /// Bytes of strings that a bank keeps at most, unless [`State::limit_texts`] says otherwise.
+/// Strings that are short enough for a slot's word do not count.
 const TEXT_BYTES: usize = 16 << 20;
 
 /// The most reports that are kept until [`State::take_reports`].
@@ -240,8 +241,8 @@ impl State {
         self.broken = false;
     }
 
-    /// Sets how many bytes of strings are kept at most. The limit must be the same at the writer
-    /// and at all readers, or far more than they need.
+    /// Sets how many bytes of strings are kept at most. Strings of up to seven bytes do not count.
+    /// The limit must be the same at the writer and at all readers, or far more than they need.
     pub fn limit_texts(&mut self, bytes: usize) {
         self.text_limit = bytes;
     }
@@ -269,14 +270,20 @@ impl State {
     }
 
     /// Before a message.
+    #[inline(always)]
     fn begin_message(&mut self) {
-        while let Some((_, bytes)) = self.saved_texts.pop() {
-            self.spare.push(bytes);
+        if !self.saved_texts.is_empty() {
+            self.spare_texts();
         }
         self.message += 1;
         self.values_at = self.values.as_mut_ptr() as usize;
         self.texts_at = self.texts.as_ptr() as usize;
         self.tags_at = self.tags.as_mut_ptr() as usize;
+    }
+
+    #[inline(never)]
+    fn spare_texts(&mut self) {
+        self.spare.extend(self.saved_texts.drain(..).map(|(_, bytes)| bytes));
     }
 
     /// Undoes the message's changes.
@@ -289,7 +296,7 @@ impl State {
     fn roll_back_texts(&mut self) {
         while let Some((slot, bytes)) = self.saved_texts.pop() {
             if let Some(text) = self.texts.get_mut(slot as usize) {
-                self.text_bytes = self.text_bytes - text.bytes.len() + bytes.len();
+                self.text_bytes = self.text_bytes - counted(&text.bytes) + counted(&bytes);
                 self.spare.push(text.replace(bytes));
             }
         }
@@ -330,7 +337,7 @@ impl State {
         if text.bytes == bytes {
             return Ok(());
         }
-        let total = self.text_bytes - text.bytes.len() + bytes.len();
+        let total = self.text_bytes - counted(&text.bytes) + counted(bytes);
         if total > self.text_limit {
             return Err(self.text_limit);
         }
@@ -345,6 +352,11 @@ impl State {
         self.text_bytes = total;
         Ok(())
     }
+}
+
+/// How many of a string's bytes count against the limit.
+fn counted(text: &[u8]) -> usize {
+    if text.len() > bytes::MAX_INLINE { text.len() } else { 0 }
 }
 
 /// The values of slots, aligned to cache lines: copies that straddle lines may take twice as long.
@@ -380,13 +392,12 @@ impl DerefMut for Values {
 }
 
 /// Copies the values of slots. For few slots, a call of `memcpy` would take longer than the copy.
-fn keep(to: &mut [u64], from: &[u64]) {
-    if to.len() > FEW_SLOTS {
-        return to.copy_from_slice(from);
+#[inline(always)]
+fn keep(to: &mut Values, from: &Values) {
+    if to.0.len() > FEW_SLOTS / ROW {
+        return to.0.copy_from_slice(&from.0);
     }
-    for (to, from) in to.chunks_exact_mut(ROW).zip(from.chunks_exact(ROW)) {
-        to.copy_from_slice(from);
-    }
+    to.0.iter_mut().zip(&from.0).for_each(|(to, from)| *to = *from);
 }
 
 impl<'a> Input<'a> {

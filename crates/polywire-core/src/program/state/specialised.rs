@@ -2,25 +2,30 @@
 //!
 //! In a specialised state slots have no tags. A slot's word is a value of the one type that the
 //! program stores there, or a reserved word that has the same effect as no value. A short string
-//! lies inline in the word.
+//! lies inline in the word, and only there: the slot's bytes are those of an earlier string.
 //!
-//! `exec/direct.rs` calls [`State::begin_specialised`] before each message, which specialises the
-//! state if it is not, and [`State::roll_back_specialised`] after a bail-out. [`State::begin`]
+//! `exec/direct.rs` calls [`State::specialise`] before the first message and
+//! [`State::begin_specialised`] before each, and [`State::roll_back_specialised`] after a bail-out. [`State::begin`]
 //! turns it back into an ordinary state for the general function. Direct functions change the words
 //! in memory.
 
 use alloc::{boxed::Box, sync::Arc};
+use core::ops::Deref;
 
-use super::{EMPTY, State, UNDEFINED, bytes::MAX_INLINE, keep};
+use super::{EMPTY, State, UNDEFINED, bytes::MAX_INLINE, counted, keep};
 use crate::program::{Limits, NO_VALUE};
 
 /// The specialised part of a state.
 #[derive(Clone, Debug)]
 pub(super) struct SpecialisedState {
+    /// What it was specialised for last.
     wanted: Option<Arc<Specialisation>>,
-    is_specialised: bool,
+    /// The address of `wanted` while the state is specialised for it, else 0.
+    current: usize,
     /// All slots are undefined.
     is_fresh: bool,
+    /// The next message begins with all slots undefined.
+    begins_fresh: bool,
     /// The message began with all slots undefined, so their values were not saved.
     began_fresh: bool,
     /// Tags were saved, because the message may change some.
@@ -29,37 +34,46 @@ pub(super) struct SpecialisedState {
 
 impl Default for SpecialisedState {
     fn default() -> SpecialisedState {
-        SpecialisedState { wanted: None, is_specialised: false, is_fresh: true, began_fresh: false, keeps_tags: false }
+        SpecialisedState {
+            wanted: None,
+            current: 0,
+            is_fresh: true,
+            begins_fresh: false,
+            began_fresh: false,
+            keeps_tags: false,
+        }
     }
 }
 
 impl SpecialisedState {
     /// Records that all slots are undefined.
     pub(super) fn note_fresh(&mut self) {
-        (self.is_specialised, self.is_fresh) = (false, true);
+        (self.current, self.is_fresh) = (0, true);
     }
 }
 
 impl State {
-    /// Prepares the state for a message of a direct function. Returns false if the state cannot be
-    /// specialised.
-    #[inline]
-    pub(crate) fn begin_specialised(&mut self, wanted: &Arc<Specialisation>, limits: &Limits) -> bool {
-        let is_specialised = self.specialised.is_specialised
-            && self.specialised.wanted.as_ref().is_some_and(|specialised| Arc::ptr_eq(specialised, wanted));
-        (self.specialised.began_fresh, self.specialised.keeps_tags) = (false, false);
-        if !is_specialised && !self.specialise(wanted) {
-            return false;
-        }
+    /// True if the state is specialised for the program to which `wanted` belongs, so that
+    /// [`State::specialise`] need not be called.
+    #[inline(always)]
+    pub(crate) fn is_specialised(&self, wanted: &Arc<Specialisation>) -> bool {
+        self.specialised.current == Arc::as_ptr(wanted) as usize
+    }
+
+    /// Prepares a specialised state for a message of a direct function.
+    #[inline(always)]
+    pub(crate) fn begin_specialised(&mut self, limits: &Limits) {
+        let begins_fresh = core::mem::take(&mut self.specialised.begins_fresh);
+        (self.specialised.began_fresh, self.specialised.keeps_tags) = (begins_fresh, false);
         self.limits_at = core::ptr::from_ref(limits) as usize;
-        if !self.specialised.began_fresh {
+        if !begins_fresh {
             keep(&mut self.saved_values, &self.values);
         }
         self.begin_message();
-        true
     }
 
     /// Undoes a message's changes since [`State::begin_specialised`].
+    #[inline(never)]
     pub(crate) fn roll_back_specialised(&mut self) {
         match &self.specialised.wanted {
             Some(wanted) if self.specialised.began_fresh => wanted.begin(&mut self.values),
@@ -83,12 +97,12 @@ impl State {
     /// Stores the reserved words of slots without a value, and short strings inline. Returns false
     /// if a slot has a value that the program does not expect.
     #[inline(never)]
-    fn specialise(&mut self, wanted: &Arc<Specialisation>) -> bool {
-        let is_fresh = self.specialised.is_fresh && !self.specialised.is_specialised;
+    pub(crate) fn specialise(&mut self, wanted: &Arc<Specialisation>) -> bool {
+        let is_fresh = self.specialised.is_fresh && self.specialised.current == 0;
         self.despecialise();
         self.specialised.is_fresh = is_fresh;
         if is_fresh && wanted.may_be_fresh {
-            self.specialised.began_fresh = true;
+            self.specialised.begins_fresh = true;
             wanted.begin(&mut self.values);
             if !self.begin_texts(wanted) {
                 return false;
@@ -124,15 +138,15 @@ impl State {
         if !self.specialised.wanted.as_ref().is_some_and(|specialised| Arc::ptr_eq(specialised, wanted)) {
             self.specialised.wanted = Some(wanted.clone());
         }
-        self.specialised.is_specialised = true;
+        self.specialised.current = Arc::as_ptr(wanted) as usize;
         true
     }
 
-    /// Stores a slot's initial text, if it has one. Returns false if the limit on texts is
-    /// exceeded.
+    /// Stores a slot's initial text, if it has one that its word does not hold. Returns false if
+    /// the limit on texts is exceeded.
     fn begin_text(&mut self, slot: &SpecialisedSlot) -> bool {
         let (Some(text), Some(initial)) = (slot.text, &slot.initial) else { return true };
-        self.set_text(text, initial).is_ok()
+        initial.len() <= MAX_INLINE || self.set_text(text, initial).is_ok()
     }
 
     /// Stores the initial texts of all slots.
@@ -140,10 +154,10 @@ impl State {
         wanted.texts.iter().all(|slot| self.begin_text(&wanted.slots[*slot as usize]))
     }
 
-    /// Restores the tags of all slots.
+    /// Restores the tags of all slots, and the bytes of short strings.
     pub(super) fn despecialise(&mut self) {
-        self.specialised.is_fresh = false;
-        if !core::mem::take(&mut self.specialised.is_specialised) {
+        (self.specialised.is_fresh, self.specialised.begins_fresh) = (false, false);
+        if core::mem::take(&mut self.specialised.current) == 0 {
             return;
         }
         let Some(specialised) = &self.specialised.wanted else { return };
@@ -155,6 +169,11 @@ impl State {
             } else if slot.tag != UNDEFINED {
                 let is_fresh = slot.may_be_fresh && slot.initial.is_none() && value == fresh;
                 *tag = if is_fresh { UNDEFINED } else { slot.tag };
+                let text = slot.text.and_then(|text| self.texts.get_mut(text as usize));
+                if let (Some(text), Some(inline)) = (text, inline_bytes(*value)) {
+                    self.text_bytes -= counted(&text.bytes);
+                    text.replace(SlotText::Inline(inline).to_vec());
+                }
             }
         }
     }
@@ -172,15 +191,18 @@ impl State {
     }
 
     /// The text of a slot, if it has one.
-    pub(crate) fn specialised_text(&self, (slot, text): (u32, u32)) -> Option<&[u8]> {
-        let word = self.value(slot);
-        (word != NO_TEXT && word != EMPTY_WORD).then(|| self.text(text))
+    pub(crate) fn specialised_text(&self, (slot, text): (u32, u32)) -> Option<SlotText<'_>> {
+        match self.value(slot) {
+            LONG => Some(SlotText::Long(self.text(text))),
+            word => inline_bytes(word).map(SlotText::Inline),
+        }
     }
 
-    /// Stores bytes in a slot for bytes of a specialised state, and the inline string in the slot's
-    /// word. The error is the limit that they would exceed.
+    /// Stores a text in a slot of a specialised state. The error is the limit that it would exceed.
     pub(crate) fn set_specialised_text(&mut self, (slot, text): (u32, u32), bytes: &[u8]) -> Result<(), usize> {
-        self.set_text(text, bytes)?;
+        if bytes.len() > MAX_INLINE {
+            self.set_text(text, bytes)?;
+        }
         self.set_value(slot, inline_text(bytes));
         Ok(())
     }
@@ -204,7 +226,7 @@ pub(crate) struct Specialisation {
     /// By slot, its word if it is undefined: the reserved word, or the initial value if no
     /// operation can tell the two apart.
     pub fresh: Box<[u64]>,
-    /// After [`Specialisation::settled`]: the slots that have an initial text.
+    /// After [`Specialisation::settled`]: the slots that have an initial text which is not inline.
     pub texts: Box<[u32]>,
     /// After [`Specialisation::settled`]: all slots may be undefined.
     pub may_be_fresh: bool,
@@ -219,7 +241,7 @@ pub(crate) struct SpecialisedSlot {
     pub may_be_fresh: bool,
     /// It may be empty.
     pub may_be_empty: bool,
-    /// The index of its text, which is also inline in the word if it is short.
+    /// The index of its text, which is inline in the word if it is short.
     pub text: Option<u32>,
     /// The text need not be UTF-8.
     pub octets: bool,
@@ -231,7 +253,8 @@ pub(crate) struct SpecialisedSlot {
 impl Specialisation {
     /// Computes the fields that are read before each message, once all slots are known.
     pub(crate) fn settled(mut self) -> Specialisation {
-        self.texts = (0..).zip(&self.slots).filter(|(_, slot)| slot.initial.is_some()).map(|(at, _)| at).collect();
+        let is_long = |slot: &SpecialisedSlot| slot.initial.as_ref().is_some_and(|text| text.len() > MAX_INLINE);
+        self.texts = (0..).zip(&self.slots).filter(|(_, slot)| is_long(slot)).map(|(at, _)| at).collect();
         self.may_be_fresh = self.can_be_forgotten();
         self
     }
@@ -259,5 +282,28 @@ pub(crate) fn inline_text(text: &[u8]) -> u64 {
             text.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)) | (len as u64) << 56
         }
         _ => LONG,
+    }
+}
+
+/// The bytes of an inline string, and their number last; none if the word is [`LONG`] or reserved.
+fn inline_bytes(word: u64) -> Option<[u8; MAX_INLINE + 1]> {
+    (word >> 56 <= MAX_INLINE as u64).then(|| word.to_le_bytes())
+}
+
+/// The text of a slot.
+pub(crate) enum SlotText<'s> {
+    /// The bytes of an inline string, and their number last.
+    Inline([u8; MAX_INLINE + 1]),
+    Long(&'s [u8]),
+}
+
+impl Deref for SlotText<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            SlotText::Inline(bytes) => &bytes[..usize::from(bytes[MAX_INLINE])],
+            SlotText::Long(text) => text,
+        }
     }
 }

@@ -10,7 +10,9 @@
 use alloc::vec::Vec;
 use core::{iter::repeat_n, mem::offset_of};
 
-use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, condcodes::IntCC, types};
+use cranelift_codegen::ir::{
+    Block as CodeBlock, Endianness, InstBuilder, MemFlagsData, Value, condcodes::IntCC, types,
+};
 
 use super::{
     super::{emit::Emit, encode::PAGE, join::LocalFact, shims},
@@ -19,9 +21,12 @@ use super::{
 use crate::{
     layout::{Kind, Scalar},
     program::{
-        ByteSlot, Bytes, BytesForm, Coding, Op, Place, State,
+        ByteSlot, Bytes, BytesForm, Coding, Op, Order, Place, State,
         io::SHORT_TEXT,
-        state::specialised::{EMPTY_WORD, LONG, NO_TEXT},
+        state::{
+            bytes::MAX_INLINE,
+            specialised::{EMPTY_WORD, LONG, NO_TEXT},
+        },
     },
 };
 
@@ -150,10 +155,49 @@ impl<'e> Emit<'e, '_> {
             }
             Held::Slot(slot) => {
                 self.bail_out_if_none(slot);
-                let (data, len) = self.kept(slot);
+                let (data, len) = self.slot_bytes(slot);
                 Found { is_text: self.slot_words(slot.slot).is_text, ..Found::any(data, len) }
             }
         }
+    }
+
+    /// The address and the number of the bytes of a slot that has some. An inline string is copied
+    /// to the stack.
+    pub(super) fn slot_bytes(&mut self, slot: ByteSlot) -> (Value, Value) {
+        let (word, copy) = (self.word_of(slot.slot), self.slot(SHORT_TEXT as u32 / 8));
+        let bytes = self.reorder(word, Scalar::U64, Order::Little);
+        self.code.ins().stack_store(types::I64, bytes, copy, 0);
+        let (inline, inline_len) = (self.slot_address(copy), self.code.ins().ushr_imm_u(word, 56));
+        let (data, len) = self.kept(slot);
+        let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, word, LONG as i64);
+        let data = self.code.ins().select(is_long, data, inline);
+        (data, self.code.ins().select(is_long, len, inline_len))
+    }
+
+    /// The inline string of bytes, as a slot's word. Jumps to `longer` if there are too many, and
+    /// to `unsure` if loading them would cross a page.
+    pub(super) fn inline_word(&mut self, found: Found, longer: CodeBlock, unsure: CodeBlock) -> Value {
+        let Found { data, len, first, has_stop, .. } = found;
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, MAX_INLINE as i64);
+        self.or_else(long, longer);
+        let word = if let Some(first) = first {
+            let little = MemFlagsData::new().with_endianness(Endianness::Little);
+            let words = self.code.ins().bitcast(types::I64X2, little, first);
+            self.code.ins().extractlane(words, 0)
+        } else {
+            // Without bytes the address may not be readable; load from the state instead.
+            let (state, empty) = (self.state(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));
+            let data = self.code.ins().select(empty, state, data);
+            self.unless_in_page(data, 8, unsure);
+            let word = self.load_scalar(Scalar::U64, data, 0);
+            let word = self.reorder(word, Scalar::U64, Order::Little);
+            if has_stop { self.code.ins().band_imm_s(word, 0x7F7F_7F7F_7F7F_7F7F) } else { word }
+        };
+        let (bits, one) = (self.code.ins().ishl_imm_u(len, 3), self.constant(1));
+        let mask = self.code.ins().ishl(one, bits);
+        let mask = self.code.ins().iadd_imm_s(mask, -1);
+        let (own, top) = (self.code.ins().band(word, mask), self.code.ins().ishl_imm_u(len, 56));
+        self.code.ins().bor(own, top)
     }
 
     /// Charges for copying the bytes of a slot, unless they are an inline string. Bails out if the
@@ -406,9 +450,14 @@ impl<'e> Emit<'e, '_> {
         };
         // Strings take the bytes of such a slot without a check, so check them here.
         let found = if self.slot_words(slot.slot).is_text { self.checked(found) } else { found };
+        let (other, done) = (self.cold(), self.code.create_block());
+        let word = self.inline_word(found, other, other);
+        self.store(word, self.stream().values, 8 * slot.slot as i32);
+        self.jump_and_begin(done, other);
         let keep = if found.has_stop { calls::keep_stopped as *const u8 } else { calls::keep as *const u8 };
         let (state, slots) = (self.state(), self.slots(slot));
         self.call_expecting_zero(keep, &[state, slots, found.data, found.len]);
+        self.jump_and_begin(done, done);
         self.held = Some(Held::Found(found));
     }
 

@@ -114,7 +114,7 @@ pub(super) unsafe extern "C" fn keep_stopped(state: *mut State, slots: u64, data
 pub(super) unsafe extern "C" fn is_kept(state: *const State, slots: u64, data: *const u8, len: u64) -> u64 {
     // SAFETY: machine code passes its state, and `len` readable bytes of the value or the message.
     let (state, bytes) = unsafe { (&*state, core::slice::from_raw_parts(data, len as usize)) };
-    (state.specialised_text(split_slots(slots)) == Some(bytes)).into()
+    (state.specialised_text(split_slots(slots)).as_deref() == Some(bytes)).into()
 }
 
 fn split_slots(slots: u64) -> (u32, u32) {
@@ -191,8 +191,9 @@ pub(super) unsafe extern "C" fn join(
             held.extend_from_slice(core::slice::from_raw_parts(data, len as usize));
         }
         held.truncate(len as usize);
-        let known = state.specialised_text((slot.slot, slot.bytes)).unwrap_or(initial);
-        let joined = join_bytes(kernel, known, &mut held, number as i64);
+        let known = state.specialised_text((slot.slot, slot.bytes));
+        let joined = join_bytes(kernel, known.as_deref().unwrap_or(initial), &mut held, number as i64);
+        drop(known);
         state.held = held;
         let len = state.held.len();
         *to = len as u64;
@@ -219,8 +220,8 @@ pub(super) unsafe extern "C" fn split(
     unsafe {
         let (state, op, value) = (&*state, &*op, core::slice::from_raw_parts(data, len as usize));
         let Bytes::Part { kernel, slot, initial, .. } = op else { return 1 };
-        let known = state.specialised_text((slot.slot, slot.bytes)).unwrap_or(initial);
-        let Some((number, part)) = split_bytes(kernel, known, value) else { return 1 };
+        let known = state.specialised_text((slot.slot, slot.bytes));
+        let Some((number, part)) = split_bytes(kernel, known.as_deref().unwrap_or(initial), value) else { return 1 };
         to.write([number as u64, part.start as u64, part.len() as u64]);
         0
     }

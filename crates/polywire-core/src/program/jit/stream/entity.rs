@@ -24,26 +24,24 @@ impl Emit<'_, '_> {
         self.or_else(none, slow);
         let here = self.here();
         let value = self.code.declare_var(types::I64);
-        let byte = self.load_scalar(if signed { Scalar::I8 } else { Scalar::U8 }, here, 0);
-        let first = match signed {
-            // The six bits below the sign, which is bit 6.
-            true => {
-                let shift = self.constant(57);
-                let up = self.code.ins().ishl(byte, shift);
-                self.code.ins().sshr(up, shift)
-            }
-            false => self.code.ins().band_imm_s(byte, 0x7F),
-        };
-        self.code.def_var(value, first);
+        let byte = self.load_scalar(Scalar::U8, here, 0);
         let next = self.code.ins().iadd_imm_s(position, 1);
         self.code.def_var(self.position, next);
-        let long = match signed {
-            true => self.code.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, byte, 0),
-            false => self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, byte, 0x7F),
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, byte, 0x7F);
+        let [one, done] = [(); 2].map(|()| self.code.create_block());
+        let longer = self.cold();
+        self.code.ins().brif(long, longer, &[], one, &[]);
+        self.code.switch_to_block(one);
+        // The stop bit is known to be set. The sign is bit 6.
+        let first = match signed {
+            true => {
+                let turned = self.code.ins().bxor_imm_s(byte, 0xC0);
+                self.code.ins().iadd_imm_s(turned, -0x40)
+            }
+            false => self.code.ins().iadd_imm_s(byte, -0x80),
         };
-        let (longer, done) = (self.cold(), self.code.create_block());
-        self.code.ins().brif(long, longer, &[], done, &[]);
-        self.code.switch_to_block(longer);
+        self.code.def_var(value, first);
+        self.jump_and_begin(done, longer);
         let was_rare = core::mem::replace(&mut self.rare, true);
         let base = self.code.use_var(self.base);
         let (last, word) = (self.code.ins().iadd(base, end), self.word());

@@ -250,11 +250,9 @@ impl<'e> Emit<'e, '_> {
         }
         let (word, bit) = (words[at], index % WORD);
         let place = 8 * (bit / 7) + 6 - bit % 7;
-        if place < 31 {
-            return self.code.ins().band_imm_s(word, 1 << place);
-        }
-        let down = self.code.ins().ushr_imm_u(word, i64::from(place));
-        self.code.ins().band_imm_s(down, 1)
+        // All bits of the upper half share the shift.
+        let half = if place < 32 { word } else { self.code.ins().ushr_imm_u(word, 32) };
+        self.code.ins().band_imm_s(half, 1 << (place % 32))
     }
 
     /// The next bit of the map, as zero or one.

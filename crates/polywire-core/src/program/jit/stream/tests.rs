@@ -6,14 +6,17 @@ use core::ptr::NonNull;
 
 use crate::{
     codec::{
-        Codec, Options,
+        Codec, Decoder, Encoder, Options,
         fast::{
             Fast,
             template::{Field, FieldType, Initial, Operator, OperatorKind, TemplateSet},
         },
     },
     layout::{Record, Shape, Value},
-    program::{Backend, Executable, Limits, Program, State, jit, passes, state::specialised::Specialisation},
+    program::{
+        Backend, Executable, FaultKind, Limits, Payload, Program, State, jit, passes,
+        state::specialised::Specialisation,
+    },
     schema::{Def, Member, Schema, SchemaBuilder, Type},
 };
 
@@ -35,7 +38,8 @@ impl Direct {
 
     fn begin(&mut self, limits: &Limits) -> NonNull<u8> {
         (self.state.memory_left, self.state.copies_left) = (limits.memory_bytes, limits.memory_bytes);
-        assert!(self.state.begin_specialised(&self.specialised, limits));
+        assert!(self.state.is_specialised(&self.specialised) || self.state.specialise(&self.specialised));
+        self.state.begin_specialised(limits);
         NonNull::new(self.code.direct().cast_mut()).unwrap()
     }
 }
@@ -46,6 +50,7 @@ struct Ends {
     encoder: Direct,
     decoder: Direct,
     reference: Executable,
+    reader: Executable,
     writer: State,
     back: Record,
 }
@@ -63,10 +68,10 @@ impl Ends {
         let decode = passes::prepare(codec.lower_decode(&options, schema, schema, shape.layout()).unwrap());
         // `prepared` also verifies the program.
         let reference = Executable::prepared(encode.clone(), Backend::Interpreter).unwrap();
-        Executable::prepared(decode.clone(), Backend::Interpreter).unwrap();
+        let reader = Executable::prepared(decode.clone(), Backend::Interpreter).unwrap();
         let (encoder, decoder) = (Direct::new(&encode), Direct::new(&decode));
         let writer = reference.state().unwrap();
-        Ends { back: Record::new(&shape), shape, encoder, decoder, reference, writer }
+        Ends { back: Record::new(&shape), shape, encoder, decoder, reference, reader, writer }
     }
 
     /// Encodes and decodes a record with the direct functions. Panics on a bail-out, or if bytes or
@@ -91,6 +96,24 @@ impl Ends {
         // and `back` is a live record that nobody else refers to.
         let taken = unsafe { jit::decode_stream(entry, &bytes, self.back.as_mut_ptr(), &mut self.decoder.state) };
         assert_eq!(taken, bytes.len(), "{what}: {bytes:x?} not read without a context");
+        assert_eq!(self.back, *record, "{what}: {bytes:x?}");
+    }
+}
+
+impl Ends {
+    /// Encodes and decodes a record with the interpreter, on the states of the direct functions.
+    fn carry_generally(&mut self, record: &Record, what: &str) {
+        let (limits, mut bytes, mut expected) = (Limits::default(), Vec::new(), Vec::new());
+        let payload = |bytes, state| Payload::Chained { state, keep: true, bytes };
+        // SAFETY: the records have the layout that the programs were verified for, and nobody else
+        // refers to `back`.
+        unsafe {
+            self.reference.encode_with(&mut self.writer, true, record.as_ptr(), &mut expected, &limits).unwrap();
+            self.reference.encode_with(&mut self.encoder.state, true, record.as_ptr(), &mut bytes, &limits).unwrap();
+            assert_eq!(bytes, expected, "{what}");
+            let payload = payload(&bytes, &mut self.decoder.state);
+            self.reader.decode(payload, self.back.as_mut_ptr(), &limits).unwrap();
+        }
         assert_eq!(self.back, *record, "{what}: {bytes:x?}");
     }
 }
@@ -396,4 +419,90 @@ fn tails_need_no_context() {
             });
         }
     }
+}
+
+#[test]
+fn the_interpreter_takes_over_strings_of_any_length() {
+    for operator in ["copy", "delta", "tail"] {
+        let mut ends = Ends::new(&format!("<string name=\"t\" charset=\"unicode\"><{operator}/></string>"));
+        let mut record = Record::new(&ends.shape);
+        // So that strings of all lengths can be stored without growing.
+        ends.back.set("t", "-".repeat(64)).unwrap();
+        for (step, len) in [0, 1, 7, 8, 20, 7, 6, 3, 30, 2, 2, 0, 9, 16, 17, 5].into_iter().enumerate() {
+            let text: String = ('a'..='z').cycle().skip(step).take(len).collect();
+            record.set("t", text).unwrap();
+            let what = format!("step {step}, {operator}");
+            match step % 3 {
+                1 => ends.carry_generally(&record, &what),
+                _ => ends.carry(&record, &what),
+            }
+        }
+    }
+}
+
+#[test]
+fn strings_in_words_do_not_count_against_the_limit() {
+    let mut ends = Ends::new("<string name=\"t\"><copy/></string>");
+    for state in [&mut ends.encoder.state, &mut ends.decoder.state, &mut ends.writer] {
+        state.limit_texts(8);
+    }
+    let mut record = Record::new(&ends.shape);
+    ends.back.set("t", "-".repeat(64)).unwrap();
+    for text in ["seven77", "eight888", "8888eigh", "short", "eight888"] {
+        record.set("t", text).unwrap();
+        ends.carry(&record, text);
+        ends.carry_generally(&record, text);
+    }
+    record.set("t", "nine99999").unwrap();
+    let limits = Limits::default();
+    // SAFETY: the record has the layout that the program was verified for.
+    let error =
+        unsafe { ends.reference.encode_with(&mut ends.writer, true, record.as_ptr(), &mut Vec::new(), &limits) };
+    assert_eq!(error.unwrap_err().kind, FaultKind::Limit);
+}
+
+#[test]
+fn differences_of_large_numbers_are_as_in_the_interpreter() {
+    const EDGES: [u64; 7] = [0, 1, i64::MAX as u64, 1 << 63, (1 << 63) + 1, u64::MAX - 1, u64::MAX];
+    let xml = "<templates><template id=\"1\" name=\"T\"><uInt64 name=\"n\"><delta/></uInt64></template></templates>";
+    let (codec, schema) = Fast::feed(TemplateSet::parse(xml).unwrap()).unwrap();
+    let (shape, options) = (Shape::of(&schema).unwrap(), Options::default());
+    let coders = [Backend::Jit, Backend::Interpreter].map(|backend| {
+        let encoder = Encoder::for_shape_with_backend(&codec, &options, &shape, backend).unwrap();
+        (encoder, Decoder::for_shape_with_backend(&codec, &options, &schema, &shape, backend).unwrap())
+    });
+    let record = |number: u64| {
+        let mut record = Record::new(&shape);
+        record.set("n", number).unwrap();
+        record
+    };
+    let encode = |backend: usize, numbers: [u64; 2]| {
+        let encoder = &coders[backend].0;
+        let mut state = encoder.state().unwrap();
+        numbers.map(|number| {
+            let mut bytes = Vec::new();
+            encoder.encode_with(&mut state, true, &record(number), &mut bytes).map(|()| bytes)
+        })
+    };
+    let decode = |backend: usize, messages: [&Vec<u8>; 2]| {
+        let decoder = &coders[backend].1;
+        let (mut state, mut back) = (decoder.state().unwrap(), record(0));
+        messages.map(|bytes| decoder.decode_with(&mut state, true, bytes, &mut back).map(|_| back.clone()))
+    };
+    let pairs = EDGES.into_iter().flat_map(|first| EDGES.map(|second| [first, second]));
+    let encoded: Vec<_> = pairs.map(|pair| encode(1, pair)).collect();
+    for (pair, expected) in EDGES.into_iter().flat_map(|first| EDGES.map(|second| [first, second])).zip(&encoded) {
+        assert_eq!(encode(0, pair), *expected, "{pair:?}");
+    }
+    // The second message of a pair behind the first of any other.
+    let (mut read, mut refused) = (0, 0);
+    for [first, _] in &encoded {
+        for [_, second] in &encoded {
+            let (Ok(first), Ok(second)) = (first, second) else { continue };
+            let expected = decode(1, [first, second]);
+            assert_eq!(decode(0, [first, second]), expected, "{first:x?} {second:x?}");
+            *if expected[1].is_ok() { &mut read } else { &mut refused } += 1;
+        }
+    }
+    assert!(read > 0 && refused > 0);
 }

@@ -52,12 +52,12 @@ impl<'e> Emit<'e, '_> {
     /// else to `no`.
     pub(super) fn slot_has_bytes(
         &mut self,
-        Found { data, len, .. }: Found,
+        found: Found,
         slot: ByteSlot,
         initial: Option<&'e [u8]>,
         [yes, no]: [CodeBlock; 2],
     ) {
-        let previous = self.word_of(slot.slot);
+        let (data, len, previous) = (found.data, found.len, self.word_of(slot.slot));
         if let (Some(reserved), Some(initial)) = (self.slot_words(slot.slot).undefined, initial) {
             let (fresh, go_on) = (self.cold(), self.code.create_block());
             let is_fresh = self.code.ins().icmp_imm_s(IntCC::Equal, previous, reserved as i64);
@@ -67,7 +67,9 @@ impl<'e> Emit<'e, '_> {
             self.jump_and_begin(yes, go_on);
         }
         let (unsure, longer) = (self.cold(), self.code.create_block());
-        self.has_in_slot((data, len), previous, [longer, unsure, yes, no]);
+        let word = self.inline_word(found, longer, unsure);
+        let same = self.code.ins().icmp(IntCC::Equal, word, previous);
+        self.code.ins().brif(same, yes, &[], no, &[]);
         self.code.switch_to_block(longer);
         let short = self.code.ins().icmp_imm_s(IntCC::NotEqual, previous, LONG as i64);
         self.or_else(short, no);
@@ -87,27 +89,7 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().brif(has, yes, &[], no, &[]);
     }
 
-    /// Compares bytes with an inline string. Jumps to `longer` if they are too many, and to
-    /// `unsure` if one load of them would cross a page.
-    fn has_in_slot(&mut self, (data, len): (Value, Value), previous: Value, [longer, unsure, yes, no]: [CodeBlock; 4]) {
-        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, MAX_INLINE as i64);
-        self.or_else(long, longer);
-        // Without bytes the address may not be readable; load from the state instead.
-        let (state, empty) = (self.state(), self.code.ins().icmp_imm_s(IntCC::Equal, len, 0));
-        let data = self.code.ins().select(empty, state, data);
-        self.unless_in_page(data, 8, unsure);
-        let word = self.load_scalar(Scalar::U64, data, 0);
-        let word = self.reorder(word, Scalar::U64, Order::Little);
-        let (bits, one) = (self.code.ins().ishl_imm_u(len, 3), self.constant(1));
-        let mask = self.code.ins().ishl(one, bits);
-        let mask = self.code.ins().iadd_imm_s(mask, -1);
-        let (own, top) = (self.code.ins().band(word, mask), self.code.ins().ishl_imm_u(len, 56));
-        let short = self.code.ins().bor(own, top);
-        let same = self.code.ins().icmp(IntCC::Equal, short, previous);
-        self.code.ins().brif(same, yes, &[], no, &[]);
-    }
-
-    /// The address of the bytes of a slot, and their number.
+    /// The address and the number of the bytes of a slot that has a long string.
     pub(super) fn kept(&mut self, slot: ByteSlot) -> (Value, Value) {
         let state = self.state();
         let texts = self.load(types::I64, state, offset_of!(State, texts_at) as i32);
@@ -236,7 +218,7 @@ impl<'e> Emit<'e, '_> {
         let is_some = self.code.ins().bor(is_long, is_short);
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, is_some, 0);
         self.or_bail_out(none);
-        let (data, len) = self.kept(slot);
+        let (data, len) = self.slot_bytes(slot);
         self.set_found(target, Found { is_text, ..Found::any(data, len) }, bound);
         self.jump_and_begin(done, done);
     }
