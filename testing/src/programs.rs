@@ -71,8 +71,9 @@ fn inner_blocks(kind: &mut OpKind) -> Vec<&mut Block> {
         | OpKind::Select { body, .. }
         | OpKind::PresenceMap { body, .. }
         | OpKind::Region { body, .. } => vec![body],
-        OpKind::Union { arms, none, .. } => arms.iter_mut().chain([none]).collect(),
-        OpKind::Switch { arms, otherwise } => arms.iter_mut().map(|(_, b)| b).chain([otherwise]).collect(),
+        OpKind::Union { arms, none: rest, .. } | OpKind::Switch { arms, otherwise: rest, .. } => {
+            arms.iter_mut().chain([rest]).collect()
+        }
         OpKind::Members { arms, .. } => arms.iter_mut().flat_map(|a| [&mut a.body, &mut a.absent]).collect(),
         _ => vec![],
     }
@@ -282,11 +283,11 @@ fn change_op(random: &mut Random, kind: &mut OpKind, nodes: usize, routines: usi
             0 => place(random, at, nodes),
             _ => *case = (!random.one_in(4)).then(|| random.below(4) as u32),
         },
-        OpKind::Switch { arms, .. } => {
-            if let Some((labels, _)) = arms.first_mut() {
-                labels.push(*random.choose(&[-1, 0, 1, i64::MAX, i64::MIN]));
+        OpKind::Switch { labels, arms, .. } => {
+            labels.push((*random.choose(&[-1, 0, 1, i64::MAX, i64::MIN]), random.below(arms.len() + 1) as u32));
+            if !random.one_in(4) {
                 labels.sort_unstable();
-                labels.dedup();
+                labels.dedup_by_key(|(label, _)| *label);
             }
         }
         OpKind::Call { routine, place: at } => match random.below(2) {

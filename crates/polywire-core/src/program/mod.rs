@@ -691,8 +691,10 @@ pub enum OpKind {
     },
     /// E D: runs the arm that has the accumulator (an integer or boolean) among its labels.
     Switch {
-        /// Labels and what they choose; no label twice.
-        arms: Vec<(Vec<i64>, Block)>,
+        /// Labels in ascending order, no label twice, with the index of the arm that each chooses.
+        labels: Vec<(i64, u32)>,
+        /// What the labels choose.
+        arms: Vec<Block>,
         /// For all other values.
         otherwise: Block,
     },
@@ -765,11 +767,40 @@ pub enum OpKind {
 }
 
 impl OpKind {
+    /// The operation [`OpKind::Switch`] with these arms, each with the labels that choose it. If a
+    /// label occurs twice, the first arm has it.
+    ///
+    /// ```
+    /// use polywire_core::program::{Block, OpKind};
+    ///
+    /// let arms = vec![(vec![7, 2], Block::default()), (vec![5], Block::default())];
+    /// let OpKind::Switch { labels, .. } = OpKind::switch(arms, Block::default()) else { panic!("it is a switch") };
+    /// assert_eq!(labels, [(2, 0), (5, 1), (7, 0)]);
+    /// ```
+    pub fn switch(arms: Vec<(Vec<i64>, Block)>, otherwise: Block) -> OpKind {
+        let (mut labels, mut blocks) = (Vec::new(), Vec::with_capacity(arms.len()));
+        for (at, (of_arm, block)) in arms.into_iter().enumerate() {
+            labels.extend(of_arm.into_iter().map(|label| (label, at as u32)));
+            blocks.push(block);
+        }
+        labels.sort_unstable();
+        labels.dedup_by_key(|(label, _)| *label);
+        OpKind::Switch { labels, arms: blocks, otherwise }
+    }
+
     /// The operation [`OpKind::Members`] with a table of these arms.
     pub(crate) fn members(dialect: &'static MemberDialect, arms: Vec<Arm>) -> OpKind {
         let table = Arc::new(MemberTable::new(arms.iter().map(|arm| arm.key.clone()).collect()));
         OpKind::Members { dialect, arms, table }
     }
+}
+
+/// The arm of an [`OpKind::Switch`] with these labels that a value chooses; none for a value that is
+/// no label. A binary search: a schema from outside may have many thousand labels.
+pub(crate) fn arm_of(labels: &[(i64, u32)], value: i128) -> Option<usize> {
+    let value = i64::try_from(value).ok()?;
+    let found = labels.binary_search_by_key(&value, |(label, _)| *label).ok()?;
+    labels.get(found).map(|(_, arm)| *arm as usize)
 }
 
 impl Place {

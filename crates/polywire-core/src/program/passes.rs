@@ -28,8 +28,9 @@ macro_rules! each_block {
             | OpKind::Select { body, .. }
             | OpKind::PresenceMap { body, .. }
             | OpKind::Region { body, .. } => $f(body),
-            OpKind::Union { arms, none, .. } => arms.$iter().chain([none]).for_each($f),
-            OpKind::Switch { arms, otherwise } => arms.$iter().map(|(_, b)| b).chain([otherwise]).for_each($f),
+            OpKind::Union { arms, none: rest, .. } | OpKind::Switch { arms, otherwise: rest, .. } => {
+                arms.$iter().chain([rest]).for_each($f);
+            }
             OpKind::Members { arms, .. } => {
                 arms.$iter().flat_map(|a| [$($borrow)+ a.body, $($borrow)+ a.absent]).for_each($f);
             }

@@ -45,7 +45,7 @@ impl Lower for Branches {
             Choice::State => OpKind::Slot(SlotOp::SlotState(0)),
         };
         let bits = |zeros| block(vec![OpKind::KnownBits { zeros, one: true }]);
-        let branch = OpKind::Switch { arms: vec![(vec![0], bits(0)), (vec![1], bits(8))], otherwise: bits(2) };
+        let branch = OpKind::switch(vec![(vec![0], bits(0)), (vec![1], bits(8))], bits(2));
         let is_large = OpKind::Slot(SlotOp::Compute(Arithmetic::Less, Operand::Constant(2)));
         let (before, bit) = match direction {
             Direction::Encode => {
@@ -107,5 +107,51 @@ fn a_bit_behind_branches_is_where_the_branch_that_ran_ends() {
             assert_eq!(messages[6..8], [vec![0x85, 0x98], vec![0x85, 0x90]]);
         }
         assert_eq!(messages, run(Backend::Auto), "{choice:?}");
+    }
+}
+
+/// Writes a byte for the arm of each label, another one for all other values.
+struct Labels(Vec<i64>);
+
+/// The arms of [`Labels`].
+const ARMS: usize = 3;
+
+impl Lower for Labels {
+    const NAME: &'static str = "labels";
+    const LIKE: &'static str = "cdr";
+
+    fn program(&self, direction: Direction, layout: &Arc<Layout>) -> Program {
+        let Kind::Struct { fields } = &layout.node(layout.root()).kind else { panic!("it is a structure") };
+        let case = Place::At { offset: fields[0].offset, node: fields[0].node };
+        let said = |arm: usize| block(vec![OpKind::Need(1), OpKind::Literal([arm as u8].into())]);
+        let of_arm = |arm| self.0.iter().copied().skip(arm).step_by(ARMS).rev().collect();
+        let arms = (0..ARMS).map(|arm| (of_arm(arm), said(arm))).collect();
+        let root = match direction {
+            Direction::Encode => vec![OpKind::Load(case), OpKind::switch(arms, said(ARMS))],
+            Direction::Decode => vec![],
+        };
+        let (routines, paths) = (vec![], vec![String::new()]);
+        Program { direction, layout: layout.clone(), root: block(root), routines, adapter: None, paths, bank: None }
+    }
+}
+
+#[test]
+fn each_of_many_labels_chooses_its_arm() {
+    let labels: Vec<i64> = [i64::MIN, -1].into_iter().chain((0..600).map(|n| 3 * n)).chain([i64::MAX]).collect();
+    let expected = |value: u64| {
+        let at = labels.iter().position(|label| i128::from(*label) == i128::from(value));
+        at.map_or(ARMS, |at| at % ARMS) as u8
+    };
+    let last = i64::MAX as u64;
+    // As a signed number, the last two are labels.
+    let values: Vec<u64> = (0..2000).chain([last - 1, last, last + 1, u64::MAX]).collect();
+    for backend in [Backend::Interpreter, Backend::Auto] {
+        let codec = Foreign(Labels(labels.clone()));
+        let encoder = Encoder::<Switched>::with_backend(&codec, &Options::default(), backend).unwrap();
+        for case in &values {
+            let mut bytes = Vec::new();
+            encoder.encode(&Switched { case: *case, on: false }, &mut bytes).unwrap();
+            assert_eq!(bytes, [expected(*case)], "{backend:?}: {case}");
+        }
     }
 }

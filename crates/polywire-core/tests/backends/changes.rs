@@ -189,16 +189,13 @@ fn put_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
         OpKind::Load(value),
         OpKind::Slot(SlotOp::StoreLocal(VALUE)),
         OpKind::Slot(SlotOp::SlotState(ALARM)),
-        OpKind::Switch { arms: vec![(vec![ASSIGNED], block(ALARM, same))], otherwise: new() },
+        OpKind::switch(vec![(vec![ASSIGNED], block(ALARM, same))], new()),
         OpKind::Slot(SlotOp::LoadLocal(VALUE, Scalar::I64)),
         OpKind::Slot(SlotOp::StoreSlot { slot: ALARM, kind: 2 }),
     ];
     let absent = vec![
         OpKind::Slot(SlotOp::SlotState(ALARM)),
-        OpKind::Switch {
-            arms: vec![(vec![EMPTY], bit(ALARM, false, vec![]))],
-            otherwise: bit(ALARM, true, octet(0).into()),
-        },
+        OpKind::switch(vec![(vec![EMPTY], bit(ALARM, false, vec![]))], bit(ALARM, true, octet(0).into())),
         OpKind::Slot(SlotOp::EmptySlot(ALARM)),
     ];
     vec![OpKind::IfPresent { place, then: block(ALARM, then), otherwise: block(ALARM, absent) }]
@@ -221,13 +218,13 @@ fn get_alarm(place: Place, inner: NodeId) -> Vec<OpKind> {
     ];
     let same = vec![
         OpKind::Slot(SlotOp::SlotState(ALARM)),
-        OpKind::Switch {
-            arms: vec![(
+        OpKind::switch(
+            vec![(
                 vec![ASSIGNED],
                 present(OpKind::Slot(SlotOp::LoadSlot { slot: ALARM, scalar: Scalar::I64, initial: 0 })),
             )],
-            otherwise: block(ALARM, vec![OpKind::Clear(place)]),
-        },
+            block(ALARM, vec![OpKind::Clear(place)]),
+        ),
     ];
     vec![OpKind::TakeBit, OpKind::If { then: block(ALARM, changed), otherwise: block(ALARM, same) }]
 }

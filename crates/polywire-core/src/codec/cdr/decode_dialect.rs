@@ -120,7 +120,7 @@ impl Dialect {
             walk.emit(bulk);
             Ok(())
         })?;
-        walk.emit(OpKind::Switch { arms: [([0].into(), empty)].into(), otherwise });
+        walk.emit(OpKind::switch([([0].into(), empty)].into(), otherwise));
         Ok(())
     }
 

@@ -130,7 +130,7 @@ impl Dialect {
             walk.emit(bulk);
             Ok(())
         })?;
-        walk.emit(OpKind::Switch { arms: [([0].into(), Block::default())].into(), otherwise });
+        walk.emit(OpKind::switch([([0].into(), Block::default())].into(), otherwise));
         Ok(())
     }
 

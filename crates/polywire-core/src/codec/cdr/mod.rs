@@ -196,7 +196,7 @@ impl Dialect {
         let arms = [identifier + 1, identifier].into_iter().zip(blocks).map(arm).collect();
         walk.emit(OpKind::Get(Wire::Fixed { scalar: Scalar::U16, order: Order::Big }));
         let otherwise = block(OpKind::Action(&parameters::OTHER_ENCAPSULATION, identifier));
-        walk.emit(OpKind::Switch { arms, otherwise });
+        walk.emit(OpKind::switch(arms, otherwise));
     }
 
     /// The big-endian identifier of the encapsulation header; the little-endian one is larger by

@@ -354,7 +354,7 @@ impl Lowering<'_> {
     /// Emits a check that refuses ids without a template.
     fn known(&self, walk: &mut DecodeWalk<'_>, ids: Vec<i64>) {
         let otherwise = walk.failing(FaultKind::UnknownTemplate);
-        walk.emit(OpKind::Switch { arms: [(ids, Block::default())].into(), otherwise });
+        walk.emit(OpKind::switch([(ids, Block::default())].into(), otherwise));
     }
 }
 
@@ -364,7 +364,7 @@ pub(super) fn message(plans: &Plans, (id, field): (u32, &Arc<Field>), root: Bloc
     let head = plans.ops(path, |ops, uses| {
         decimals::get(ops, field, uses);
         let otherwise = ops.fault(FaultKind::UnknownTemplate);
-        ops.put(OpKind::Switch { arms: [([id.into()].into(), Block::default())].into(), otherwise });
+        ops.put(OpKind::switch([([id.into()].into(), Block::default())].into(), otherwise));
     });
     let body = Block(head.0.into_iter().chain(root.0).collect());
     let (bits, policy) = (field.bits() + plans.root.bits(), plans.policy);

@@ -407,7 +407,7 @@ impl Ops {
     /// Emits a choice by the state of a slot.
     pub fn switch(&mut self, slot: u32, arms: Vec<(Vec<i64>, Block)>, otherwise: Block) {
         self.put(SlotOp::SlotState(slot));
-        self.put(OpKind::Switch { arms, otherwise });
+        self.put(OpKind::switch(arms, otherwise));
     }
 
     /// Emits a choice by whether the value is present, if it is optional.

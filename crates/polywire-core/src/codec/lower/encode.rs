@@ -431,7 +431,7 @@ impl<'a> EncodeWalk<'a> {
     /// Emits a boolean discriminator, which is in the accumulator, as one of these bytes.
     pub(crate) fn put_truth(&mut self, words: [&[u8]; 2]) {
         let [no, yes] = self.truths(words);
-        self.emit(OpKind::Switch { arms: [([0].into(), no)].into(), otherwise: yes });
+        self.emit(OpKind::switch([([0].into(), no)].into(), yes));
     }
 
     /// Emits `implied` if a case determines its discriminator, because it is the case's only label;
@@ -449,7 +449,7 @@ impl<'a> EncodeWalk<'a> {
             [first, ..] => {
                 let arms = [([first].into(), self.block(implied)?)].into();
                 let otherwise = self.block(said)?;
-                self.emit(OpKind::Switch { arms, otherwise });
+                self.emit(OpKind::switch(arms, otherwise));
                 Ok(())
             }
         }

@@ -81,7 +81,7 @@ impl EncodeDialect for Encode<'_> {
                 dialect.packed(walk, element, place, bound)
             })?;
             walk.emit(OpKind::Length(place));
-            walk.emit(OpKind::Switch { arms: vec![(vec![0], Block::default())], otherwise: values });
+            walk.emit(OpKind::switch(vec![(vec![0], Block::default())], values));
             Ok(())
         })
     }
@@ -221,7 +221,7 @@ impl<'a> Encode<'a> {
             return Ok(());
         }
         walk.emit(OpKind::Length(place));
-        walk.emit(OpKind::Switch { arms: vec![(vec![0], Block::default())], otherwise: there });
+        walk.emit(OpKind::switch(vec![(vec![0], Block::default())], there));
         Ok(())
     }
 

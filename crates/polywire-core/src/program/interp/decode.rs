@@ -12,7 +12,7 @@ use crate::{
     program::{
         Arm, Block, Check, Cursor, Decimal, Elements, FaultKind, Input, MemberDialect, MemberTable, Op, OpKind, Order,
         Overflow, Place, Program, RegionDialect, Routine, ScalarKernel, Segment, SequenceDialect, SliceKernel, Source,
-        Status, Wire, state,
+        Status, Wire, arm_of, state,
     },
 };
 
@@ -91,9 +91,9 @@ impl<'r, 'a> Run<'r, 'a> {
             OpKind::Clear(place) => self.clear(*place, frame),
             OpKind::Unbox { place, body } => self.unbox(*place, body, frame),
             OpKind::Select { place, case, body } => self.select(*place, *case, body, frame),
-            OpKind::Switch { arms, otherwise } => {
-                let chosen = arms.iter().find(|(labels, _)| labels.iter().any(|l| i128::from(*l) == self.accumulator));
-                self.block(chosen.map_or(otherwise, |(_, block)| block), frame)
+            OpKind::Switch { labels, arms, otherwise } => {
+                let chosen = arm_of(labels, self.accumulator);
+                self.block(chosen.map_or(otherwise, |arm| &arms[arm]), frame)
             }
             OpKind::If { then, otherwise } => self.block(if self.accumulator != 0 { then } else { otherwise }, frame),
             OpKind::Test(kernel) => {

@@ -9,7 +9,7 @@ use crate::{
     layout::{Kind, NodeId, Scalar, text_at},
     program::{
         Block, Cursor, Decimal, FaultKind, Op, OpKind, Order, Output, Place, Program, RegionDialect, Routine,
-        ScalarKernel, Segment, SliceKernel, Status, TextForm, Wire, state,
+        ScalarKernel, Segment, SliceKernel, Status, TextForm, Wire, arm_of, state,
     },
 };
 
@@ -82,9 +82,9 @@ impl<'r> Run<'r, '_> {
             }
             OpKind::Unbox { place, body } => self.block(body, self.unboxed(*place, frame)),
             OpKind::Union { place, arms, none } => self.union(*place, arms, none, frame),
-            OpKind::Switch { arms, otherwise } => {
-                let chosen = arms.iter().find(|(labels, _)| labels.iter().any(|l| i128::from(*l) == self.accumulator));
-                self.block(chosen.map_or(otherwise, |(_, block)| block), frame)
+            OpKind::Switch { labels, arms, otherwise } => {
+                let chosen = arm_of(labels, self.accumulator);
+                self.block(chosen.map_or(otherwise, |arm| &arms[arm]), frame)
             }
             OpKind::If { then, otherwise } => self.block(if self.accumulator != 0 { then } else { otherwise }, frame),
             OpKind::PresenceMap { bits, body, .. } => self.presence_map((*bits).into(), body, frame),

@@ -72,8 +72,9 @@ fn op_room(op: &Op) -> Option<usize> {
         OpKind::KnownBits { .. } | OpKind::Slot(_) | OpKind::Fail(_) => Some(0),
         OpKind::PresenceMap { bits, body, .. } => block_room(body)?.checked_add(bits.div_ceil(7).max(1) as usize),
         OpKind::IfPresent { then, otherwise, .. } | OpKind::If { then, otherwise } => largest([then, otherwise]),
-        OpKind::Switch { arms, otherwise } => largest(arms.iter().map(|(_, arm)| arm).chain([otherwise])),
-        OpKind::Union { arms, none, .. } => largest(arms.iter().chain([none])),
+        OpKind::Union { arms, none: rest, .. } | OpKind::Switch { arms, otherwise: rest, .. } => {
+            largest(arms.iter().chain([rest]))
+        }
         OpKind::Unbox { body, .. } | OpKind::Sequence { element: body, .. } => block_room(body),
         _ => None,
     }

@@ -4,7 +4,7 @@
 //! for `If` and `Switch`; choices in `jit/encode.rs` and `jit/stream/slots.rs` use the joins. It
 //! touches `Emit` only.
 
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::vec::Vec;
 
 use cranelift_codegen::ir::{Block as CodeBlock, InstBuilder, Value, types};
 use cranelift_frontend::{Switch, Variable};
@@ -48,7 +48,7 @@ pub(super) fn stops(block: &Block) -> bool {
     block.0.iter().any(|op| match &op.kind {
         OpKind::Fail(_) => true,
         OpKind::If { then, otherwise } => stops(then) && stops(otherwise),
-        OpKind::Switch { arms, otherwise } => stops(otherwise) && arms.iter().all(|(_, arm)| stops(arm)),
+        OpKind::Switch { arms, otherwise, .. } => stops(otherwise) && arms.iter().all(stops),
         _ => false,
     })
 }
@@ -135,8 +135,8 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Emits a switch to the block that has the accumulator among its labels.
-    pub(super) fn switch(&mut self, arms: &'e [(Vec<i64>, Block)], otherwise: &'e Block, frame: Value) {
-        let bodies = arms.iter().map(|(_, block)| block).chain([otherwise]);
+    pub(super) fn switch(&mut self, labels: &[(i64, u32)], arms: &'e [Block], otherwise: &'e Block, frame: Value) {
+        let bodies = arms.iter().chain([otherwise]);
         let (start, end) = self.arm_bits(bodies.clone());
         let value = self.accumulator().value;
         let mut join = self.begin_join();
@@ -144,13 +144,9 @@ impl<'e> Emit<'e, '_> {
         let (done, none) = (self.code.create_block(), self.code.create_block());
         let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
         let unsigned = self.accumulator().scalar == Scalar::U64;
-        let mut known = BTreeSet::new();
-        for ((labels, _), block) in arms.iter().zip(&blocks) {
-            // An unsigned accumulator has no negative labels: they would match large numbers. If a
-            // label occurs twice, the first arm has it.
-            for label in labels.iter().filter(|label| (!unsigned || **label >= 0) && known.insert(**label)) {
-                switch.set_entry(u128::from(*label as u64), *block);
-            }
+        // An unsigned accumulator has no negative labels: they would match large numbers.
+        for (label, arm) in labels.iter().filter(|(label, _)| !unsigned || *label >= 0) {
+            switch.set_entry(u128::from(*label as u64), blocks[*arm as usize]);
         }
         switch.emit(&mut self.code, value, none);
         for (block, body) in blocks.into_iter().chain([none]).zip(bodies) {

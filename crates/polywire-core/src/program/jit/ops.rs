@@ -21,8 +21,10 @@ impl<'e> Emit<'e, '_> {
                 return;
             }
             match (&op.kind, ops.peek().map(|next| &next.kind)) {
-                (OpKind::Slot(SlotOp::SlotState(slot)), Some(OpKind::Switch { arms, otherwise })) if self.direct => {
-                    self.slot_switch(*slot, arms, otherwise, frame);
+                (OpKind::Slot(SlotOp::SlotState(slot)), Some(OpKind::Switch { labels, arms, otherwise }))
+                    if self.direct =>
+                {
+                    self.slot_switch(*slot, (labels, arms, otherwise), frame);
                     ops.next();
                 }
                 // A bit that is only branched on need not become a boolean.
@@ -141,7 +143,7 @@ impl<'e> Emit<'e, '_> {
             }
             OpKind::Union { place, arms, none } => self.encode_union(*place, arms, none, frame),
             OpKind::Select { place, case, body } => self.decode_select(op, *place, *case, body, frame),
-            OpKind::Switch { arms, otherwise } => self.switch(arms, otherwise, frame),
+            OpKind::Switch { labels, arms, otherwise } => self.switch(labels, arms, otherwise, frame),
             OpKind::If { then, otherwise } => {
                 let condition = self.accumulator().value;
                 self.choose(condition, [then, otherwise], frame);

@@ -107,9 +107,7 @@ pub(super) fn facts(kind: &OpKind, direction: Direction) -> Facts<'_> {
         }
         OpKind::Unbox { body, .. } | OpKind::Region { body, .. } => Facts { blocks: vec![body], ..any },
         OpKind::Union { arms, none, .. } => Facts { only: ENCODES, blocks: arms.iter().chain([none]).collect(), ..any },
-        OpKind::Switch { arms, otherwise } => {
-            Facts { blocks: arms.iter().map(|(_, block)| block).chain([otherwise]).collect(), ..any }
-        }
+        OpKind::Switch { arms, otherwise, .. } => Facts { blocks: arms.iter().chain([otherwise]).collect(), ..any },
         OpKind::If { then, otherwise } => Facts { blocks: vec![then, otherwise], ..any },
         OpKind::Members { arms, .. } => {
             Facts { only: DECODES, blocks: arms.iter().flat_map(|arm| [&arm.body, &arm.absent]).collect(), ..any }

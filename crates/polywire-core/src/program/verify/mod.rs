@@ -11,7 +11,8 @@
 //! 2. each place lies in its frame and holds what the operation works on, and sinks occur only when
 //!    decoding;
 //! 3. the accumulator is set, and of the right type, where it is used; what is stored is valid
-//!    there: booleans and enum literals were checked;
+//!    there: booleans and enum literals were checked; the labels of a switch ascend and choose arms
+//!    that exist;
 //! 4. a `Need` dominates each operation that moves a fixed number of bytes, without a barrier in
 //!    between;
 //! 5. segments of runs are in order and do not overlap; in runs, too, booleans and enums are
@@ -418,9 +419,13 @@ impl Verifier<'_> {
     /// Checks operations that run a block on the same frame, or call a routine.
     fn branching(&self, kind: &OpKind, state: &State) -> Verdict<Vec<State>> {
         Ok(match kind {
-            OpKind::Switch { arms, .. } => {
+            OpKind::Switch { labels, arms, .. } => {
                 let scalar = self.accumulator(state)?;
                 require(scalar.range().is_some(), "a switch is on an integer or boolean")?;
+                let ascend = labels.windows(2).all(|pair| pair[0].0 < pair[1].0);
+                require(ascend, "the labels of a switch ascend, and none occurs twice")?;
+                let have_arms = labels.iter().all(|(_, arm)| (*arm as usize) < arms.len());
+                require(have_arms, "a label chooses an arm of its switch")?;
                 vec![state.inside(state.frame); arms.len() + 1]
             }
             OpKind::If { .. } => {

@@ -127,6 +127,35 @@ fn a_routine_that_costs_a_level_less_is_refused() {
 }
 
 #[test]
+fn a_switch_whose_labels_do_not_ascend_or_choose_no_arm_is_refused() {
+    let swapped = |kind: &mut OpKind| match kind {
+        OpKind::Switch { labels, .. } if labels.len() > 1 => {
+            labels.swap(0, 1);
+            true
+        }
+        _ => false,
+    };
+    let twice = |kind: &mut OpKind| match kind {
+        OpKind::Switch { labels, .. } if !labels.is_empty() => {
+            labels.insert(0, labels[0]);
+            true
+        }
+        _ => false,
+    };
+    for change in [&swapped as &dyn Fn(&mut OpKind) -> bool, &twice] {
+        assert!(refused_everywhere("the labels of a switch ascend, and none occurs twice", change) > 20);
+    }
+    let beyond = |kind: &mut OpKind| match kind {
+        OpKind::Switch { labels, arms, .. } if !labels.is_empty() => {
+            labels[0].1 = arms.len() as u32;
+            true
+        }
+        _ => false,
+    };
+    assert!(refused_everywhere("a label chooses an arm of its switch", &beyond) > 20);
+}
+
+#[test]
 fn blocks_nest_and_operations_are_counted_without_the_passes() {
     let mut program = programs().into_iter().find(|program| program.direction == Direction::Decode).unwrap();
     let op = |kind| Op { path: super::super::PathId(0), kind };

@@ -58,7 +58,7 @@ impl<'a> DecodeWalk<'a> {
             Ok((labels, block))
         });
         let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
-        self.emit(OpKind::Switch { arms, otherwise });
+        self.emit(OpKind::switch(arms, otherwise));
         Ok(())
     }
 

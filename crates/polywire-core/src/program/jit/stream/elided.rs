@@ -33,8 +33,9 @@ pub(super) fn bits(block: &Block) -> u32 {
         OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {
             longest(&mut [then, otherwise].into_iter())
         }
-        OpKind::Switch { arms, otherwise } => longest(&mut arms.iter().map(|(_, arm)| arm).chain([otherwise])),
-        OpKind::Union { arms, none, .. } => longest(&mut arms.iter().chain([none])),
+        OpKind::Union { arms, none: rest, .. } | OpKind::Switch { arms, otherwise: rest, .. } => {
+            longest(&mut arms.iter().chain([rest]))
+        }
         _ => 0,
     };
     block.0.iter().map(own).fold(0, u32::saturating_add)

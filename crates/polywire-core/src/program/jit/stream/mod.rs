@@ -181,8 +181,9 @@ impl<'p> Eligibility<'p> {
             OpKind::If { then, otherwise } | OpKind::IfPresent { then, otherwise, .. } => {
                 self.longest([then, otherwise].into_iter())
             }
-            OpKind::Switch { arms, otherwise } => self.cases(arms.iter().map(|(_, block)| block).chain([otherwise])),
-            OpKind::Union { arms, none, .. } => self.cases(arms.iter().chain([none])),
+            OpKind::Union { arms, none: rest, .. } | OpKind::Switch { arms, otherwise: rest, .. } => {
+                self.cases(arms.iter().chain([rest]))
+            }
             // Bits that each element takes have no constant positions.
             OpKind::Sequence { element, .. } => self.block(element).filter(|bits| *bits == 0),
             OpKind::Slot(SlotOp::Forget { except }) => {

@@ -5,11 +5,7 @@
 //! that no operation can tell from a value. `slot_switch` emits switches on the state of a slot;
 //! `jit/slots.rs` emits the other operations. The code touches the state only.
 
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, BTreeSet},
-    vec::Vec,
-};
+use alloc::{boxed::Box, collections::BTreeSet, vec::Vec};
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC};
 
@@ -20,7 +16,7 @@ use super::{
 use crate::{
     layout::Scalar,
     program::{
-        Block, ByteSlot, Bytes, Op, OpKind, Place, Program, SlotOp, TextForm,
+        Block, ByteSlot, Bytes, Op, OpKind, Place, Program, SlotOp, TextForm, arm_of,
         state::specialised::{EMPTY_WORD, NO_NUMBER, NO_TEXT, SpecialisedSlot, inline_text},
     },
 };
@@ -43,21 +39,6 @@ impl SlotWords {
     /// All reserved words.
     pub(in super::super) fn reserved(self) -> Vec<u64> {
         self.undefined.into_iter().chain(self.is_emptied.then_some(EMPTY_WORD)).collect()
-    }
-}
-
-/// The arms of a switch on a slot's state, by label; with a lookup for all other states.
-pub(super) struct Arms(BTreeMap<i64, usize>);
-
-impl Arms {
-    fn of(arms: &[(Vec<i64>, Block)]) -> Arms {
-        let labels = arms.iter().enumerate().flat_map(|(at, (labels, _))| labels.iter().map(move |label| (*label, at)));
-        // If a label occurs twice, the first arm has it.
-        Arms(labels.rev().collect())
-    }
-
-    fn at(&self, label: i64) -> Option<usize> {
-        self.0.get(&label).copied()
     }
 }
 
@@ -94,7 +75,7 @@ pub(super) struct Uses {
     tells_value: bool,
     tells_empty: bool,
     is_emptied: bool,
-    switches: Vec<Arms>,
+    switches: Vec<Vec<(i64, u32)>>,
 }
 
 impl Eligibility<'_> {
@@ -118,7 +99,7 @@ impl Eligibility<'_> {
                 uses.compare(kind, initial.map(Initial::Word));
             }
             SlotOp::SlotState(_) => match behind {
-                Some(OpKind::Switch { arms, .. }) => uses.switches.push(Arms::of(arms)),
+                Some(OpKind::Switch { labels, .. }) => uses.switches.push(labels.clone()),
                 _ => (uses.tells_value, uses.tells_empty) = (true, true),
             },
             SlotOp::Forget { .. } | SlotOp::LoadLocal(..) | SlotOp::StoreLocal(_) | SlotOp::Compute(..) => {}
@@ -170,7 +151,9 @@ impl Eligibility<'_> {
             let are_apart = uses.bytes.len() < 2 && !(has_bytes && uses.has_words);
             (are_apart && uses.bytes.iter().all(|bytes| all_bytes.insert(*bytes))).then_some(())?;
             let kind = uses.kinds.first().copied().unwrap_or(2);
-            let tells = |a: i64, b: i64| uses.switches.iter().any(|arms| arms.at(a) != arms.at(b));
+            let tells = |a: i64, b: i64| {
+                uses.switches.iter().any(|labels| arm_of(labels, a.into()) != arm_of(labels, b.into()))
+            };
             let none = if has_bytes { NO_TEXT } else { 0 };
             let initial = uses.initials.first().map_or(none, Initial::word);
             // The undefined state must be distinguishable from the initial value.
@@ -244,23 +227,23 @@ impl<'e> Emit<'e, '_> {
     pub(in super::super) fn slot_switch(
         &mut self,
         slot: u32,
-        arms: &'e [(Vec<i64>, Block)],
-        otherwise: &'e Block,
+        (labels, arms, otherwise): (&[(i64, u32)], &'e [Block], &'e Block),
         frame: Value,
     ) {
-        let (words, labels) = (self.slot_words(slot), Arms::of(arms));
-        let arm = |at: Option<usize>| at.and_then(|at| arms.get(at)).map_or(otherwise, |(_, block)| block);
-        let assigned = labels.at(words.kind.into());
+        let words = self.slot_words(slot);
+        let at = |label: i64| arm_of(labels, label.into());
+        let arm = |at: Option<usize>| at.and_then(|at| arms.get(at)).unwrap_or(otherwise);
+        let assigned = at(words.kind.into());
         let tests = [(0, words.undefined), (1, words.is_emptied.then_some(EMPTY_WORD))];
         let tests = tests.into_iter().filter_map(|(label, reserved)| Some((label, reserved?)));
         let mut join = self.begin_join();
         let done = self.code.create_block();
-        let (start, end) = self.arm_bits(arms.iter().map(|(_, block)| block).chain([otherwise]));
+        let (start, end) = self.arm_bits(arms.iter().chain([otherwise]));
         // A string operation on a slot without bytes bails out itself, so no test is necessary.
         let asks = puts_into_string(arm(assigned), slot);
-        let is_asked = |label: i64| asks && stops(arm(labels.at(label)));
-        for (label, reserved) in tests.filter(|(label, _)| labels.at(*label) != assigned && !is_asked(*label)) {
-            let block = arm(labels.at(label));
+        let is_asked = |label: i64| asks && stops(arm(at(label)));
+        for (label, reserved) in tests.filter(|(label, _)| at(*label) != assigned && !is_asked(*label)) {
+            let block = arm(at(label));
             let hit = if stops(block) { self.cold() } else { self.code.create_block() };
             let (word, go_on) = (self.word_of(slot), self.code.create_block());
             let is_so = self.code.ins().icmp_imm_s(IntCC::Equal, word, reserved as i64);
