@@ -69,8 +69,8 @@ impl Events {
         let limit = input.limits().memory(input.message().len());
         let limits = Limits { message_bytes: limit, ..*input.limits() };
         let mut output = Output::new(&mut self.text, &limits);
-        let status =
-            write(input, &mut output, &mut PositionMap { entries: &mut self.positions, limit }, &mut self.nodes);
+        let mut positions = PositionMap { entries: &mut self.positions, limit, every: 1, passes: 0 };
+        let status = write(input, &mut output, &mut positions, &mut self.nodes);
         let status = output.finish(status);
         if status == Status::Failed
             && input.fault().is_none()
@@ -130,23 +130,41 @@ pub struct PositionMap<'e> {
     entries: &'e mut Vec<(usize, usize)>,
     /// Bytes that the entries may take.
     limit: usize,
+    /// One of so many calls of [`PositionMap::note`] makes an entry.
+    every: usize,
+    /// The number of calls that make none before the next one that does.
+    passes: usize,
 }
 
 impl PositionMap<'_> {
     /// Removes all entries.
     pub fn clear(&mut self) {
         self.entries.clear();
+        (self.every, self.passes) = (1, 0);
     }
 
-    /// Records that the output from here on comes from `source` in the message, within the memory
-    /// limits.
-    pub fn note(&mut self, output: &mut Output<'_>, source: usize) -> Status {
-        let bytes = (self.entries.len() + 1).saturating_mul(size_of::<(usize, usize)>());
-        if bytes > self.limit {
-            return output.fail(FaultKind::Limit, self.limit as u64, bytes as u64);
+    /// Records that the output from here on comes from `source` in the message. If the entries would
+    /// exceed the memory limits, every second one is removed, and from then on every second call
+    /// does nothing. The entries only say where in the message a fault is, so a message is not
+    /// refused because of them.
+    pub fn note(&mut self, output: &Output<'_>, source: usize) {
+        if self.passes > 0 {
+            self.passes -= 1;
+            return;
         }
-        self.entries.push((output.position(), source));
-        Status::Ok
+        let most = self.limit / size_of::<(usize, usize)>();
+        if self.entries.len() >= most {
+            self.every = self.every.saturating_mul(2);
+            let mut number = 0;
+            self.entries.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+        }
+        if self.entries.len() < most {
+            self.entries.push((output.position(), source));
+        }
+        self.passes = self.every - 1;
     }
 }
 
@@ -179,17 +197,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recorded_positions_count_against_the_memory_limit() {
-        let limits = Limits { memory_bytes: 4 * size_of::<(usize, usize)>(), ..Limits::default() };
-        let mut input = Input::new(b"message", &limits);
-        let mut events = Events::default();
-        let status = events.write(&mut input, |_, output, positions, _| {
-            for source in 0..4 {
-                assert_eq!(positions.note(output, source), Status::Ok);
-            }
-            positions.note(output, 4)
-        });
-        assert_eq!(status, Status::Failed);
-        assert_eq!(input.fault().map(|fault| fault.kind), Some(FaultKind::Limit));
+    fn recorded_positions_are_bounded_and_refuse_no_message() {
+        for most in 0..20 {
+            let memory_bytes = 100.max(most * size_of::<(usize, usize)>());
+            let limits = Limits { memory_bytes, ..Limits::default() };
+            let mut input = Input::new(b"message", &limits);
+            let mut events = Events::default();
+            let status = events.write(&mut input, |_, output, positions, _| {
+                positions.limit = most * size_of::<(usize, usize)>();
+                for source in 0..100 {
+                    positions.note(output, 3 * source);
+                    output.put(b"-").ok().expect("there is room");
+                    assert!(positions.entries.len() <= most);
+                }
+                Status::Ok
+            });
+            assert_eq!(status, Status::Ok);
+            // A place in the text is that of a recorded one at or before it, and not three times as
+            // far away as evenly spread ones would be.
+            let source = |offset: usize| events.source(offset);
+            assert!((0..100).all(|offset| source(offset) <= 3 * offset && source(offset) % 3 == 0), "{most}");
+            assert!(most == 0 || (0..100).all(|offset| 3 * offset - source(offset) <= 3 * 300 / most), "{most}");
+        }
     }
 }

@@ -139,7 +139,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
                 self.embedded(field, block, core::slice::from_ref(&(field.value..field.end)))
             }
             _ => {
-                self.notes.note(self.output, field.start).ok()?;
+                self.notes.note(self.output, field.start);
                 self.copy(field.start..field.end)
             }
         }
@@ -147,7 +147,7 @@ impl<'p> Merge<'p, '_, '_, '_, '_, '_> {
 
     /// Writes a field that is a message.
     fn embedded(&mut self, field: &Field, block: &'p Block, pieces: &[Range<usize>]) -> Read {
-        self.notes.note(self.output, field.start).ok()?;
+        self.notes.note(self.output, field.start);
         self.copy(field.start..field.head)?;
         let begin = self.output.position();
         self.output.put(&[0; LENGTH_BYTES]).ok()?;

@@ -170,7 +170,7 @@ impl Writer<'_, '_, '_, '_> {
         }
         self.first = false;
         let source = self.places.byte_of(span.start.index());
-        self.positions.note(self.output, source).ok()?;
+        self.positions.note(self.output, source);
         Ok(level == Some(Level::Key))
     }
 

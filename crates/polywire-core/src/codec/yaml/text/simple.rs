@@ -100,8 +100,8 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Records that what is written next comes from `source`.
-    fn note(&mut self, source: usize) -> Result<(), Stop> {
-        done(self.positions.note(self.output, source))
+    fn note(&mut self, source: usize) {
+        self.positions.note(self.output, source);
     }
 
     fn peek(&self) -> Option<u8> {
@@ -123,7 +123,7 @@ impl Reader<'_, '_, '_> {
     fn node(&mut self, mut column: usize) -> Result<bool, Stop> {
         while self.comes(b"- ") {
             self.push(column, Kind::Sequence)?;
-            self.note(self.at)?;
+            self.note(self.at);
             self.put(b"[")?;
             self.at += 2;
             column += 2;
@@ -135,7 +135,7 @@ impl Reader<'_, '_, '_> {
         let scalar = self.scalar()?;
         if self.is_key() {
             self.push(column, Kind::Mapping)?;
-            self.note(scalar.start)?;
+            self.note(scalar.start);
             self.put(b"{")?;
             return self.member(scalar);
         }
@@ -208,7 +208,7 @@ impl Reader<'_, '_, '_> {
             };
             if let Some(kind) = kind {
                 let open = if kind == Kind::Mapping { b'{' } else { b'[' };
-                self.note(self.at)?;
+                self.note(self.at);
                 self.at += 1;
                 self.put(&[open])?;
                 self.push(usize::MAX, kind)?;
@@ -315,7 +315,7 @@ impl Reader<'_, '_, '_> {
             return Err(Stop::Unusual);
         }
         let text = self.text.get(key.start..key.end).unwrap_or_default();
-        self.note(key.start)?;
+        self.note(key.start);
         match text.first() {
             Some(b'"') => self.put(text)?,
             _ => {
@@ -329,7 +329,7 @@ impl Reader<'_, '_, '_> {
 
     fn put_scalar(&mut self, scalar: Scalar) -> Result<(), Stop> {
         let text = self.text.get(scalar.start..scalar.end).unwrap_or_default();
-        self.note(scalar.start)?;
+        self.note(scalar.start);
         if text.first() == Some(&b'"') {
             return self.put(text);
         }
