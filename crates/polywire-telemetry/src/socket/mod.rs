@@ -67,6 +67,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use polywire::engine::unix::connect_now;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -150,8 +151,9 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
-        // Wakes the thread that accepts connections.
-        let _ = UnixStream::connect(&self.path);
+        // Wakes the thread that accepts connections. If too many connections wait for it, it is
+        // awake.
+        let _ = connect_now(&self.path);
         // Another process may have removed the socket.
         let _ = fs::remove_file(&self.path);
     }
@@ -159,9 +161,12 @@ impl Drop for Socket {
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        match UnixStream::connect(path) {
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process has this socket")),
-            Err(_) => fs::remove_file(path)?,
+        match connect_now(path).map_err(|error| error.kind()) {
+            Err(io::ErrorKind::ConnectionRefused) => fs::remove_file(path)?,
+            // Another process has removed it meanwhile.
+            Err(io::ErrorKind::NotFound) => {}
+            // Many connections may wait there, or another user's process may listen.
+            _ => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process has this socket")),
         }
     }
     let listener = UnixListener::bind(path)?;
@@ -274,4 +279,29 @@ fn wait(stream: &UnixStream, bell: &UnixStream, has_more: bool) -> io::Result<bo
 
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use polywire_testing::{Folder, waiting::SOON};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+    use super::*;
+
+    /// On other systems, a full backlog refuses callers.
+    #[test]
+    fn a_path_whose_listener_has_a_full_backlog_is_taken_and_holds_up_nobody() {
+        let folder = Folder::new("socket-full");
+        let path = folder.path().join("s");
+        let busy = socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
+        bind(&busy, &SocketAddrUnix::new(&path).expect("a short path")).expect("it is bound");
+        listen(&busy, 0).expect("it listens");
+        let waiting: Vec<UnixStream> = std::iter::from_fn(|| connect_now(&path).ok()).take(100).collect();
+        assert!((1..100).contains(&waiting.len()), "{} wait", waiting.len());
+        let (tell, told) = mpsc::channel();
+        let taken = path.clone();
+        thread::spawn(move || tell.send(Socket::open(&taken).map(drop).map_err(|error| error.kind())));
+        assert_eq!(told.recv_timeout(SOON), Ok(Err(io::ErrorKind::AddrInUse)));
+        assert!(path.exists(), "it is not removed");
+    }
 }

@@ -16,7 +16,10 @@
 use std::{
     fs::{File, TryLockError},
     io,
-    os::unix::fs::FileTypeExt as _,
+    os::{
+        fd::OwnedFd,
+        unix::{fs::FileTypeExt as _, net::UnixStream},
+    },
     path::Path,
     sync::Arc,
     thread,
@@ -51,6 +54,45 @@ engine!(
 );
 engine!(UnixListen, "unix-listen", Role::Listen, "/tmp/polywire.sock", "Unix-domain socket, listening");
 engine!(UnixConnect, "unix-connect", Role::Connect, "/tmp/polywire.sock", "Unix-domain socket, connecting");
+
+/// Connects to a socket of any program without waiting, and returns a stream whose calls do not
+/// block. A call of [`UnixStream::connect`] waits without a limit while too many connections wait at
+/// the other end.
+///
+/// # Errors
+/// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) if the path is a socket to which nobody
+/// listens, and [`WouldBlock`](io::ErrorKind::WouldBlock) if too many connections wait there (on
+/// Linux; other systems refuse then). Else the system's error, such as one for a missing file.
+///
+/// ```
+/// use polywire::engine::unix::connect_now;
+/// use std::{io::ErrorKind, os::unix::net::UnixListener};
+///
+/// let path = std::env::temp_dir().join(format!("polywire-connect-{}.sock", std::process::id()));
+/// let listener = UnixListener::bind(&path)?;
+/// connect_now(&path)?;
+/// drop(listener);
+/// assert_eq!(connect_now(&path).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+/// std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn connect_now(path: &Path) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    call(&socket, &SockAddr::unix(path)?)?;
+    Ok(OwnedFd::from(socket).into())
+}
+
+/// Connects a socket without waiting, and leaves it non-blocking. If the listener's backlog is full,
+/// a blocking socket would wait for it without a limit.
+fn call(socket: &Socket, address: &SockAddr) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    match socket.connect(address) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::Error::new(e.kind(), "too many connections wait there"))
+        }
+        connected => connected,
+    }
+}
 
 pub(super) struct Files;
 
@@ -105,14 +147,7 @@ impl Family for Files {
     fn connect(&self, address: &SockAddr, options: &EngineOptions) -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         set_buffers(&socket, options)?;
-        // If the listener's backlog is full, a blocking socket would wait for it without a limit.
-        socket.set_nonblocking(true)?;
-        match socket.connect(address) {
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                Err(io::Error::new(e.kind(), "too many connections wait there"))
-            }
-            connected => connected.map(|()| socket),
-        }
+        call(&socket, address).map(|()| socket)
     }
 
     fn tune(&self, socket: &Socket, _: &EngineOptions) -> io::Result<()> {
@@ -170,14 +205,8 @@ fn permit_file(address: &SockAddr, mode: u32) -> io::Result<()> {
 /// listens.
 fn is_abandoned(address: &SockAddr) -> bool {
     let is_socket = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
-    let call = || {
-        let caller = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        // If the listener's backlog is full, the call fails with `WouldBlock` at once.
-        caller.set_nonblocking(true)?;
-        caller.connect(address)
-    };
-    let is_refused = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
-    address.as_pathname().is_some_and(is_socket) && call().is_err_and(is_refused)
+    let is_refused = |path: &Path| connect_now(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+    address.as_pathname().is_some_and(|path| is_socket(path) && is_refused(path))
 }
 
 fn remove(address: &SockAddr) {

@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     io,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,17 +19,16 @@ use polywire_core::{
     frame::{Answer, Start},
 };
 use polywire_zeromq::Context;
-use socket2::SockAddr;
 
 use super::{
     super::{
-        EngineError, EngineOptions, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
+        EngineError, LinkId, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
         foreign::{
             Writers, encoding,
             visibility::{is_best_effort, is_private},
         },
-        sockets::Family as _,
-        stream, unix,
+        stream,
+        unix::connect_now,
     },
     address::{Address, SocketEndpoint},
     asking::Asking,
@@ -265,7 +265,7 @@ fn sockets(shared: &Shared, context: &Context, bind_sub: &[SocketEndpoint]) -> i
     }
     let socket = shared.subscriber(context).map_err(system)?;
     for endpoint in bind_sub {
-        is_free(endpoint, options)?;
+        is_free(endpoint)?;
         socket.bind(&endpoint.to_bind()).map_err(system)?;
         permit(endpoint, options.unix_mode)?;
     }
@@ -280,7 +280,7 @@ fn publish_socket(context: &Context, address: &mut Address, local: &Local) -> io
     }
     let publish_socket = PublishSocket::new(context, address.high_water_mark, local.options.linger)?;
     for endpoint in &mut address.bind {
-        is_free(endpoint, &local.options)?;
+        is_free(endpoint)?;
         let bound = publish_socket.bind(&endpoint.to_bind()).map_err(system)?;
         permit(endpoint, local.options.unix_mode)?;
         if let (SocketEndpoint::Tcp { port, .. }, Ok(SocketEndpoint::Tcp { port: chosen, .. })) =
@@ -298,9 +298,9 @@ fn publish_socket(context: &Context, address: &mut Address, local: &Local) -> io
 }
 
 /// Fails if somebody listens at the path of this endpoint. libzmq would take the path over.
-fn is_free(endpoint: &SocketEndpoint, options: &EngineOptions) -> io::Result<()> {
+fn is_free(endpoint: &SocketEndpoint) -> io::Result<()> {
     let SocketEndpoint::Ipc(path) = endpoint else { return Ok(()) };
-    match SockAddr::unix(path).and_then(|address| unix::FAMILY.connect(&address, options)) {
+    match connect_now(Path::new(path)) {
         Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
         // The listener's backlog is full.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::AddrInUse.into()),
@@ -321,7 +321,7 @@ fn permit(endpoint: &SocketEndpoint, mode: u32) -> io::Result<()> {
 mod tests {
     use std::{sync::mpsc, time::Duration};
 
-    use socket2::{Domain, Socket, Type};
+    use socket2::{Domain, SockAddr, Socket, Type};
 
     use super::*;
 
@@ -329,16 +329,15 @@ mod tests {
     #[test]
     fn a_path_whose_listener_has_a_full_backlog_is_not_free() {
         let path = std::env::temp_dir().join(format!("polywire-zeromq-full-{}", std::process::id()));
-        let (address, options) = (SockAddr::unix(&path).expect("a short path"), EngineOptions::default());
+        let address = SockAddr::unix(&path).expect("a short path");
         let busy = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
         busy.bind(&address).expect("it is bound");
         busy.listen(0).expect("it listens");
-        let call = || unix::FAMILY.connect(&address, &options).ok();
-        let waiting: Vec<Socket> = std::iter::from_fn(call).take(100).collect();
+        let waiting: Vec<_> = std::iter::from_fn(|| connect_now(&path).ok()).take(100).collect();
         assert!((1..100).contains(&waiting.len()), "{} wait", waiting.len());
         let endpoint = SocketEndpoint::Ipc(path.display().to_string());
         let (tell, told) = mpsc::channel();
-        thread::spawn(move || tell.send(is_free(&endpoint, &EngineOptions::default()).map_err(|error| error.kind())));
+        thread::spawn(move || tell.send(is_free(&endpoint).map_err(|error| error.kind())));
         let told = told.recv_timeout(Duration::from_secs(60));
         std::fs::remove_file(&path).expect("removed");
         assert_eq!(told, Ok(Err(io::ErrorKind::AddrInUse)));
