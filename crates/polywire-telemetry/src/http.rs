@@ -25,9 +25,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest time of an exchange. A sum of an [`Instant`] and a much longer one may overflow.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
 /// The maximum number of bytes of one read or write.
 const PART: usize = 1 << 16;
 
@@ -106,7 +103,7 @@ impl Url {
         patience: Duration,
         most: usize,
     ) -> Result<Vec<u8>, String> {
-        let until = Instant::now() + patience.min(LONGEST);
+        let until = Instant::now().checked_add(patience);
         let text = |error: std::io::Error| error.to_string();
         let Url { authority, path } = self;
         let mut stream = self.connect(until)?;
@@ -115,7 +112,7 @@ impl Url {
         write(&mut stream, body, until)?;
         let (mut reply, mut part) = (Vec::new(), vec![0; PART]);
         loop {
-            stream.set_read_timeout(Some(left(until)?)).map_err(text)?;
+            stream.set_read_timeout(left(until)?).map_err(text)?;
             match stream.read(&mut part).map_err(text)? {
                 0 => return body_of(&reply),
                 len => reply.extend_from_slice(part.get(..len).unwrap_or_default()),
@@ -126,10 +123,14 @@ impl Url {
         }
     }
 
-    fn connect(&self, until: Instant) -> Result<TcpStream, String> {
+    fn connect(&self, until: Option<Instant>) -> Result<TcpStream, String> {
         let mut last = "the host has no address".to_owned();
         for address in self.authority.to_socket_addrs().map_err(|error| error.to_string())? {
-            match TcpStream::connect_timeout(&address, left(until)?) {
+            let connected = match left(until)? {
+                Some(left) => TcpStream::connect_timeout(&address, left),
+                None => TcpStream::connect(address),
+            };
+            match connected {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error.to_string(),
             }
@@ -140,9 +141,9 @@ impl Url {
 
 /// Writes all bytes, and fails if that takes longer than `until`. The socket's time-out limits one
 /// write, so it is set anew for each part.
-fn write(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> Result<(), String> {
+fn write(stream: &mut TcpStream, mut bytes: &[u8], until: Option<Instant>) -> Result<(), String> {
     while !bytes.is_empty() {
-        stream.set_write_timeout(Some(left(until)?)).map_err(|error| error.to_string())?;
+        stream.set_write_timeout(left(until)?).map_err(|error| error.to_string())?;
         match stream.write(bytes.get(..PART).unwrap_or(bytes)) {
             Ok(0) => return Err("the server takes no more bytes".to_owned()),
             Ok(len) => bytes = bytes.get(len..).unwrap_or_default(),
@@ -153,9 +154,12 @@ fn write(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> Result<(),
     Ok(())
 }
 
-fn left(until: Instant) -> Result<Duration, String> {
+/// Returns the time that is left; none if there is no limit, because the sum of the present time and
+/// the patience would overflow.
+fn left(until: Option<Instant>) -> Result<Option<Duration>, String> {
+    let Some(until) = until else { return Ok(None) };
     let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-    left.ok_or_else(|| "the server is too slow".to_owned())
+    left.map(Some).ok_or_else(|| "the server is too slow".to_owned())
 }
 
 fn body_of(reply: &[u8]) -> Result<Vec<u8>, String> {
@@ -239,6 +243,14 @@ mod tests {
         let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
         let url = Url::parse(&format!("http://{closed}"), 80).expect("a URL");
         assert!(url.get("text/plain", Duration::MAX, 1000).is_err(), "nobody listens");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let url = Url::parse(&format!("http://{}", listener.local_addr().expect("an address")), 80).expect("a URL");
+        thread::spawn(move || {
+            let (mut caller, _) = listener.accept().expect("a caller");
+            let _ = caller.read(&mut [0; 1000]);
+            caller.write_all(b"HTTP/1.0 200 OK\r\n\r\ntext").expect("written");
+        });
+        assert_eq!(url.get("text/plain", Duration::MAX, 1000), Ok(b"text".to_vec()));
     }
 
     #[test]
