@@ -182,8 +182,8 @@ impl WorkerThread {
             self.fill();
             match self.attempt() {
                 Ok(()) => self.recover(),
-                Err(problem) => {
-                    self.fail(problem);
+                Err((problem, stays_open)) => {
+                    self.fail(problem, stays_open);
                     if self.worker.must_give_up() {
                         self.give_up();
                         break;
@@ -226,13 +226,13 @@ impl WorkerThread {
     }
 
     /// Writes new entries to the handler, and lets it store them if that is due. A panic is a
-    /// failure.
-    fn attempt(&mut self) -> Result<(), String> {
+    /// failure. The error is the problem, and whether the handler stays open.
+    fn attempt(&mut self) -> Result<(), (String, bool)> {
         match catch_unwind(AssertUnwindSafe(|| self.work())) {
-            Ok(result) => result.map_err(|error| error.to_string()),
+            Ok(result) => result.map_err(|error| (error.to_string(), matches!(error, HandlerError::Delayed(_)))),
             Err(panic) => {
                 self.after_panic();
-                Err(format!("it panicked: {}", words(&*panic)))
+                Err((format!("it panicked: {}", words(&*panic)), false))
             }
         }
     }
@@ -284,18 +284,25 @@ impl WorkerThread {
         }
     }
 
-    /// Closes the handler, and waits before the next attempt.
-    fn fail(&mut self, problem: String) {
+    /// Closes the handler, unless it stays open, and waits before the next attempt.
+    fn fail(&mut self, problem: String, stays_open: bool) {
         if *self.worker.problem.lock() != problem {
             log::warn!("handler '{}': {problem}", self.worker.plan.name);
         }
         self.worker.failures.fetch_add(1, Ordering::Relaxed);
         *self.worker.problem.lock() = problem;
-        let handler = self.handler.take();
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(handler)));
-        (self.written, self.failed) = (0, self.failed.saturating_add(1));
+        if !stays_open {
+            let handler = self.handler.take();
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(handler)));
+            self.written = 0;
+        }
+        self.failed = self.failed.saturating_add(1);
         let (first, longest) = BACK_OFF;
-        let pause = first.saturating_mul(1 << (self.failed - 1).min(16)).min(longest);
+        let pause = match stays_open {
+            // The handler has waited itself.
+            true => first,
+            false => first.saturating_mul(1 << (self.failed - 1).min(16)).min(longest),
+        };
         match self.more_may_come {
             true => self.worker.queue.pause(pause),
             // The queue is closed, so waiting for its closing would return at once.

@@ -32,6 +32,15 @@ struct Odd {
 static STORED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
+/// What the handler that delays was given, and how often it was asked to store.
+struct Delayed {
+    written: Vec<u64>,
+    calls: u64,
+    opened: u64,
+}
+
+static DELAYED: Mutex<Delayed> = Mutex::new(Delayed { written: Vec::new(), calls: 0, opened: 0 });
+
 static ODD: Kind = Kind {
     name: "odd",
     summary: "Fails, panics or hangs",
@@ -39,6 +48,9 @@ static ODD: Kind = Kind {
     open: |settings, _| {
         let mode = settings.text("mode").unwrap_or_default().to_owned();
         let times = if mode == "fails" { OPENED.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        if mode == "delays" {
+            DELAYED.lock().expect("not poisoned").opened += 1;
+        }
         match mode.as_str() {
             "wrong" => Err(HandlerError::Setting("it is wrong".into())),
             "fails" if times < 2 => Err(HandlerError::Failed("the server is down".into())),
@@ -66,6 +78,14 @@ impl Handler for Odd {
     fn sync(&mut self) -> Result<(), HandlerError> {
         match self.mode.as_str() {
             "fails" => STORED.lock().expect("not poisoned").append(&mut self.got),
+            "delays" => {
+                let mut delayed = DELAYED.lock().expect("not poisoned");
+                delayed.written.append(&mut self.got);
+                delayed.calls += 1;
+                if delayed.calls % 2 == 1 && delayed.calls < 10 {
+                    return Err(HandlerError::Delayed("the other end is slow".into()));
+                }
+            }
             _ => self.got.clear(),
         }
         Ok(())
@@ -126,6 +146,21 @@ fn what_a_failing_handler_had_not_stored_comes_again() {
     assert_eq!(*STORED.lock().expect("not poisoned"), (1..=20).collect::<Vec<_>>(), "once and in order");
     let status = &collector.status()[0];
     assert!(status.failures >= 2 && status.stored == 20 && status.problem.is_empty(), "{status:?}");
+}
+
+#[test]
+fn a_handler_that_delays_stays_open_and_gets_nothing_again() {
+    let handlers = "[handlers.odd]\nkind = 'odd'\nmode = 'delays'\noverflow = 'block'\nsync = 0";
+    let mut collector = collector("delays", handlers);
+    let (numbers, counts) = Numbers::new(20);
+    collector.add_source(Box::new(numbers)).expect("a thread");
+    until("all is stored", || counts.acknowledged.load(Ordering::Acquire) == 20);
+    let delayed = DELAYED.lock().expect("not poisoned");
+    assert_eq!((&delayed.written, delayed.opened), (&(1..=20).collect(), 1), "once and in order");
+    drop(delayed);
+    until("it works", || collector.status()[0].problem.is_empty());
+    let status = &collector.status()[0];
+    assert!(status.failures >= 1 && status.stored == 20, "{status:?}");
 }
 
 #[test]

@@ -17,8 +17,8 @@ use polywire_telemetry::{
 use super::{Handler, Kind};
 use crate::{Entry, Expects, HandlerError, Origin, Setting, Settings, json::PerType};
 
-/// The time limit for the other collector to store the samples, after which they are sent again. It
-/// is shorter than the time that a handler has at its end.
+/// How long one call of `sync` waits until the other collector has stored the samples. It is shorter
+/// than the time that a handler has at its end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum number of pairs of origin and type whose stream is cached.
@@ -156,13 +156,14 @@ impl Handler for Forward {
     fn sync(&mut self) -> Result<(), HandlerError> {
         let is_stored = self.carrier.flush(PATIENCE);
         let status = self.handle.status();
-        let reason = match status.spool == SpoolLosses::default() {
-            _ if status.refused > 0 => "the collector refuses messages",
-            _ if !is_stored => "the collector has not stored everything",
-            false => "there is more than can wait for it",
-            true => return Ok(()),
-        };
-        Err(HandlerError::Failed(format!("{}: {reason}", self.to)))
+        let tell = |reason: &str| format!("{}: {reason}", self.to);
+        match status.spool == SpoolLosses::default() {
+            _ if status.refused > 0 => Err(HandlerError::Failed(tell("the collector refuses messages"))),
+            false => Err(HandlerError::Failed(tell("there is more than can wait for it"))),
+            // The uplink still has them, and the other collector knows them by their numbers.
+            true if !is_stored => Err(HandlerError::Delayed(tell("the collector has not stored everything"))),
+            true => Ok(()),
+        }
     }
 }
 

@@ -64,13 +64,15 @@ pub(crate) const FEATURES: &[(&str, &str)] = &[
 /// it panics, it is dropped and opened again, as after an error.
 pub trait Handler: Send {
     /// Handles an entry. After [`HandlerError::Refused`], the handler receives the next entry.
-    /// After any other error it is dropped, opened again later, and receives all entries again for
+    /// After any other error but [`HandlerError::Delayed`] it is dropped, opened again later, and receives all entries again for
     /// which [`Handler::sync`] has not returned.
     fn write(&mut self, entry: &Entry) -> Result<(), HandlerError>;
 
     /// Stores all entries of earlier calls of [`Handler::write`]: when this returns, they survive
     /// the end of the process, and of the machine if the handler can ensure that. They are then
-    /// acknowledged to their sources. Also called about once a second while no entries arrive.
+    /// acknowledged to their sources. Also called about once a second while no entries arrive. After
+    /// [`HandlerError::Delayed`], it is called again after a pause, possibly with more entries
+    /// written in between.
     fn sync(&mut self) -> Result<(), HandlerError>;
 }
 
