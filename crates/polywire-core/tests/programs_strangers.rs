@@ -305,6 +305,43 @@ fn very_many_labels_and_literals_take_no_time_out_of_proportion() {
     }
 }
 
+/// Their operations are made once and called. A type that is not that large has none to call.
+#[test]
+fn a_large_union_with_many_uses_is_accepted() {
+    let cases = |of_case: i64| {
+        let labels = |case: i64| (case * of_case..(case + 1) * of_case).collect::<Vec<i64>>();
+        (0..300 / of_case).map(|case| Case::new(labels(case), format!("c{case}"), Type::Uint16)).collect::<Vec<_>>()
+    };
+    let of = |cases: Vec<Case>, members: usize| {
+        let member = |i| m(format!("m{i}"), Type::Def(DefId(0)));
+        let root = Def::structure("S", (0..members).map(member).collect());
+        schema(vec![Def::union("U", Type::Int32, cases), root])
+    };
+    for of_case in [1, 30] {
+        let schema = of(cases(of_case), 1000);
+        let shape = Shape::of(&schema).unwrap();
+        let mut value = Record::new(&shape);
+        for (member, number) in [("m0", 0), ("m500", 1), ("m999", 299 / of_case)] {
+            value.set(&format!("{member}.c{number}"), 7u16).unwrap();
+        }
+        for name in ["cdr", "xcdr2", "cbor", "msgpack", "json", "yaml", "xml"] {
+            let (codec, options) = (codec::find(name).unwrap(), Options::default());
+            let encoder = Encoder::for_shape_with_backend(codec, &options, &shape, Backend::Interpreter).unwrap();
+            let decoder = Decoder::for_shape_with_backend(codec, &options, &schema, &shape, Backend::Interpreter);
+            let (mut bytes, mut back) = (Vec::new(), Record::new(&shape));
+            encoder.encode(&value, &mut bytes).unwrap();
+            decoder.unwrap().decode(&bytes, &mut back).unwrap();
+            assert_eq!(back, value, "{name}");
+        }
+    }
+    for (members, routines) in [(20, 0), (1000, 1)] {
+        let schema = of(cases(30), members);
+        let shape = Shape::of(&schema).unwrap();
+        let program = codec::find("cdr").unwrap().lower_decode(&Options::default(), &schema, &schema, shape.layout());
+        assert_eq!(program.unwrap().routines.len(), routines, "{members} members");
+    }
+}
+
 /// The walks have a limit of their own. The length of a program's paths limits families of types
 /// that contain each other.
 #[test]

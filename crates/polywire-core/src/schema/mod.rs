@@ -39,7 +39,7 @@ pub use hash::{DocumentHash, ParseHashError, TypeHash};
 use literal::Literals;
 pub(crate) use measure::enum_range;
 pub use measure::{array_len, array_shape, holder_bits};
-pub(crate) use sizes::recursive;
+pub(crate) use sizes::{recursive, uses};
 pub use type_object::{TypeObjectError, TypeObjects};
 
 /// Index of a definition in its schema's table.

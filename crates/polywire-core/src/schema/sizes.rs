@@ -112,6 +112,28 @@ pub(crate) fn recursive(defs: &[Def]) -> BTreeSet<DefId> {
     found
 }
 
+/// How often the values of all types use each definition, if every use counts and the parts of a
+/// definition in `recursive` count once.
+pub(crate) fn uses(defs: &[Def], recursive: &BTreeSet<DefId>) -> Vec<usize> {
+    let edges = |def| mentioned(def).into_iter().filter(|to| !recursive.contains(to)).map(|to| to.0 as usize);
+    let edges: Vec<Vec<usize>> = defs.iter().map(|def| edges(def).collect()).collect();
+    // The uses of each definition that are not counted yet.
+    let mut open = vec![0; defs.len()];
+    edges.iter().flatten().for_each(|to| open[*to] += 1);
+    let mut known: Vec<usize> = (0..defs.len()).filter(|at| open[*at] == 0).collect();
+    let mut uses: Vec<usize> = open.iter().map(|open| usize::from(*open == 0)).collect();
+    while let Some(at) = known.pop() {
+        for to in &edges[at] {
+            uses[*to] = uses[*to].saturating_add(uses[at]);
+            open[*to] -= 1;
+            if open[*to] == 0 {
+                known.push(*to);
+            }
+        }
+    }
+    uses
+}
+
 /// The types in a definition and its base: the definition where the path goes on, if any, and the
 /// number of levels down to it.
 fn parts_with_levels(def: &Def, recursive: &BTreeSet<DefId>) -> Vec<(Option<usize>, usize)> {

@@ -9,14 +9,14 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{LowerError, Lowered, Paths, bits_scalar, enum_scalar, scalar_of, symbols};
+use super::{LowerError, Lowered, Paths, bits_scalar, case_count, enum_scalar, in_routines, scalar_of, symbols};
 use crate::{
     layout::{Field, Kind, Layout, NodeId, Scalar},
     program::{
         Block, Direction, Op, OpKind, Order, Overflow, PathId, Place, Program, Routine, Segment, SliceKernel, Source,
         SymbolTable, TextForm, Wire,
     },
-    schema::{Case, Def, DefId, DefKind, Member, Schema, Type, recursive},
+    schema::{Case, Def, DefId, DefKind, Member, Schema, Type},
 };
 
 /// How a format writes each kind of value. Implementations append operations with
@@ -101,7 +101,8 @@ pub struct EncodeWalk<'a> {
     layout: &'a Layout,
     paths: Paths,
     ops: Vec<Op>,
-    recursive: alloc::collections::BTreeSet<DefId>,
+    /// The definitions that have routines.
+    in_routines: alloc::collections::BTreeSet<DefId>,
     routines: Vec<Option<Routine>>,
     /// Routines by definition, node and [`EncodeDialect::context`].
     routine_of: BTreeMap<(DefId, NodeId, u64), u32>,
@@ -127,7 +128,7 @@ pub fn lower(dialect: &dyn EncodeDialect, schema: &Schema, layout: &Arc<Layout>)
         layout,
         paths: Paths::new(),
         ops: Vec::new(),
-        recursive: recursive(schema.defs()),
+        in_routines: in_routines(schema, dialect.resume(dialect.context()), |id| case_count(schema, id)),
         routines: Vec::new(),
         routine_of: BTreeMap::new(),
         waiting: VecDeque::new(),
@@ -196,7 +197,7 @@ impl<'a> EncodeWalk<'a> {
             DefKind::Bitmask { .. } | DefKind::Bitset { .. } => {
                 dialect.scalar(self, &Type::Def(id), bits_scalar(schema, id), place)
             }
-            _ if self.recursive.contains(&id) => self.routine(id, place),
+            _ if self.in_routines.contains(&id) => self.routine(id, place),
             _ => self.aggregate(id, place),
         }
     }

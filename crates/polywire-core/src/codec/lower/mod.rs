@@ -22,12 +22,17 @@
 //! assert_eq!(bits_scalar(&schema, DefId(0)), Scalar::U16);
 //! ```
 
-use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    vec,
+    vec::Vec,
+};
 
 use crate::{
     layout::Scalar,
     program::{Op, OpKind, PathId, verify::MAX_OPS},
-    schema::{DefId, DefKind, Member, Schema, Type, part_count},
+    schema::{DefId, DefKind, Member, Schema, Type, part_count, recursive, uses},
 };
 
 pub mod decode;
@@ -220,6 +225,38 @@ fn union_parts(schema: &Schema, id: DefId) -> usize {
         _ => 0,
     };
     part_count(def) + discriminator
+}
+
+/// The fewest parts of a union whose operations may be shared. A call costs little beside them.
+const LARGE: usize = 64;
+/// The most parts of large unions in a type, counted for each use, whose operations are not shared.
+const UNSHARED: usize = MAX_OPS / 4;
+
+/// The definitions whose operations are made once, as a routine that each use calls: those that
+/// contain themselves and, in a type that would make a program too large, large unions with several
+/// uses. `parts` says how many parts of a union a walk looks at for each use. With `may_share` unset,
+/// only the former: in a stateful format, each use has a state of its own.
+fn in_routines(schema: &Schema, may_share: bool, parts: impl Fn(DefId) -> usize) -> BTreeSet<DefId> {
+    let defs = schema.defs();
+    let mut found = recursive(defs);
+    let is_union = |at: &usize| may_share && matches!(defs[*at].kind, DefKind::Union { .. });
+    let large = (0..defs.len()).filter(is_union).map(|at| (at, parts(DefId(at as u32))));
+    let large: Vec<(usize, usize)> = large.filter(|(_, parts)| *parts >= LARGE).collect();
+    if !large.is_empty() {
+        let uses = uses(defs, &found);
+        let cost = large.iter().fold(0usize, |sum, (at, parts)| sum.saturating_add(uses[*at].saturating_mul(*parts)));
+        let shared = large.into_iter().filter(|(at, _)| cost > UNSHARED && uses[*at] > 1);
+        found.extend(shared.map(|(at, _)| DefId(at as u32)));
+    }
+    found
+}
+
+/// The number of cases of a union.
+fn case_count(schema: &Schema, id: DefId) -> usize {
+    match &schema.def(id).kind {
+        DefKind::Union { cases, .. } => cases.len(),
+        _ => 0,
+    }
 }
 
 /// The integer of a bitmask or bitset on the wire.

@@ -4,6 +4,9 @@
 
 use super::*;
 
+/// The labels that are searched in the time of a step.
+const LABELS_PER_STEP: usize = 64;
+
 impl DecodeWalk<'_> {
     pub(super) fn default_member(&mut self, member: &Member, place: Place) -> Lowered {
         self.paths.step().map_err(|what| self.unsupported(what))?;
@@ -44,8 +47,8 @@ impl DecodeWalk<'_> {
             }
             DefaultValue::Case { discriminator, case } => {
                 // The case was searched for by its label.
-                let labels = self.reader.def_of(ty).map_or(0, part_count);
-                self.paths.steps(labels).map_err(|what| self.unsupported(what))?;
+                let steps = self.reader.def_of(ty).map_or(0, part_count) / LABELS_PER_STEP;
+                self.paths.steps(steps).map_err(|what| self.unsupported(what))?;
                 self.emit(OpKind::Const(Scalar::I64, discriminator as u128));
                 self.select_default(ty, case, place)?;
             }

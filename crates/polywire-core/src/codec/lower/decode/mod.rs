@@ -13,7 +13,8 @@ use alloc::{
 };
 
 use super::{
-    LowerError, Lowered, Paths, bits_scalar, encode::fields, enum_scalar, scalar_of, symbols, union_parts, widens,
+    LowerError, Lowered, Paths, bits_scalar, encode::fields, enum_scalar, in_routines, scalar_of, symbols, union_parts,
+    widens,
 };
 use crate::{
     layout::{Kind, Layout, NodeId, Scalar},
@@ -24,7 +25,7 @@ use crate::{
     schema::{
         Def, DefId, DefKind, EnumLiteral, Member, Schema, TryConstruct, Type,
         evolve::{self, CaseStep, DefaultValue, Verdict, default_of, has_absent_value, value_default, zero_of},
-        part_count, recursive,
+        part_count,
     },
 };
 
@@ -159,7 +160,8 @@ pub struct DecodeWalk<'a> {
     layout: &'a Layout,
     paths: Paths,
     ops: Vec<Op>,
-    recursive: BTreeSet<DefId>,
+    /// The definitions that have routines.
+    in_routines: BTreeSet<DefId>,
     routines: Vec<Option<Routine>>,
     routine_of: BTreeMap<RoutineKey, u32>,
     waiting: VecDeque<routines::Waiting>,
@@ -207,7 +209,7 @@ pub fn lower_several(
         layout,
         paths: Paths::new(),
         ops: Vec::new(),
-        recursive: recursive(writer.defs()),
+        in_routines: in_routines(writer, first.resume(first.context()), |id| union_parts(writer, id)),
         routines: Vec::new(),
         routine_of: BTreeMap::new(),
         waiting: VecDeque::new(),
@@ -288,7 +290,7 @@ impl<'a> DecodeWalk<'a> {
             DefKind::Bitmask { .. } | DefKind::Bitset { .. } => {
                 dialect.scalar(self, &Type::Def(id), bits_scalar(writer, id), slot)
             }
-            _ if self.recursive.contains(&id) => self.routine(id, slot),
+            _ if self.in_routines.contains(&id) => self.routine(id, slot),
             _ => self.aggregate(id, slot),
         }
     }
