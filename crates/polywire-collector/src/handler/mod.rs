@@ -64,8 +64,8 @@ pub(crate) const FEATURES: &[(&str, &str)] = &[
 /// it panics, it is dropped and opened again, as after an error.
 pub trait Handler: Send {
     /// Handles an entry. After [`HandlerError::Refused`], the handler receives the next entry.
-    /// After any other error but [`HandlerError::Delayed`] it is dropped, opened again later, and receives all entries again for
-    /// which [`Handler::sync`] has not returned.
+    /// After any other error but [`HandlerError::Delayed`] it is dropped, opened again later, and
+    /// receives all entries again for which [`Handler::sync`] has not returned.
     fn write(&mut self, entry: &Entry) -> Result<(), HandlerError>;
 
     /// Stores all entries of earlier calls of [`Handler::write`]: when this returns, they survive
