@@ -163,6 +163,27 @@ fn values_published_together_are_published_one_after_the_other() {
 }
 
 #[test]
+fn small_and_large_values_follow_each_other() {
+    let sizes = [0, 10, 4000, 4200, 60_000, 3, 300_000, 20_000, 1, 5000, 100];
+    let value = |size: usize| Reading { sensor: "x".repeat(size), ..Reading::default() };
+    for (a, at_a, b, at_b) in pair("sizes") {
+        let there = b.subscriber_on::<Reading>("r", &at("auto", &at_b)).expect("subscriber");
+        let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");
+        assert_eq!(publisher.wait_for_subscribers(1, SOON), 1, "{at_a}");
+        for size in sizes {
+            let sent = publisher.publish(&value(size)).expect("published");
+            assert_eq!((sent.peers, sent.dropped), (1, 0), "{at_a}: {size}");
+        }
+        for (number, size) in (1..).zip(sizes) {
+            let sample = there.recv_timeout(SOON).unwrap_or_else(|| panic!("{at_a}: {size}"));
+            assert_eq!((sample.info.sequence, sample.value == value(size)), (number, true), "{at_a}: {size}");
+        }
+        a.close();
+        b.close();
+    }
+}
+
+#[test]
 fn a_callback_gets_what_came_together_and_may_end_it() {
     for (a, at_a, b, at_b) in pair("callback-together") {
         let publisher: Publisher<Reading> = a.publisher_on("r", &at("cdr", &at_a)).expect("publisher");

@@ -73,13 +73,17 @@ impl Limits {
     /// assert_eq!(limits.check_message(&envelope, 30), Ok(()));
     /// assert!(matches!(limits.check_message(&envelope, 100), Err(FrameError::TooLong { what: "frame", .. })));
     /// ```
+    #[inline]
     pub fn check_message(&self, envelope: &Envelope<'_>, payload_len: usize) -> Result<(), FrameError> {
         let extensions = envelope.extensions.bytes().len();
         let frame = payload_len.saturating_add(extensions + body::DATA_HEAD);
-        let sizes = [("extensions", extensions, self.extension_bytes), ("frame", frame, self.frame_bytes)];
-        match sizes.into_iter().find(|(_, got, limit)| got > limit) {
-            Some((what, got, limit)) => Err(FrameError::TooLong { what, got: got as u64, limit }),
-            None => Ok(()),
+        let too_long = |what, got: usize, limit| Err(FrameError::TooLong { what, got: got as u64, limit });
+        if extensions > self.extension_bytes {
+            too_long("extensions", extensions, self.extension_bytes)
+        } else if frame > self.frame_bytes {
+            too_long("frame", frame, self.frame_bytes)
+        } else {
+            Ok(())
         }
     }
 }

@@ -374,8 +374,9 @@ pub trait Port: Send + Sync {
     /// Returns a number that is 0 unless messages wait for others, in a burst or because of
     /// [`Port::gather`]. While messages wait, the number changes with each call of `gather`, and
     /// whenever the engine checks whether the burst is over. As long as a publisher sees the same
-    /// number, it need not read the clock for each message. The default, for engines that gather no
-    /// messages by themselves, is `None`.
+    /// number, it need not read the clock for each message. Publishers pass small messages to
+    /// [`Port::send_all`] of such a port, and not to [`Port::commit`]. The default, for engines
+    /// that gather no messages by themselves, is `None`.
     fn gathering(&self) -> Option<Arc<AtomicU64>> {
         None
     }

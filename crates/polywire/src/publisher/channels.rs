@@ -323,6 +323,12 @@ impl WriterChannel {
         self.gathering.as_ref().map_or(0, |gathering| gathering.load(Ordering::Relaxed))
     }
 
+    /// Whether the port gathers messages at times.
+    #[inline]
+    pub(super) fn gathers(&self) -> bool {
+        self.gathering.is_some()
+    }
+
     /// The number of peers at this endpoint that are not at the other endpoints. A relay answers
     /// for nodes that have other ids there, so the numbers of their subscribers are compared
     /// instead.

@@ -6,7 +6,6 @@ mod moving;
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU64,
-    slice,
     sync::{Arc, Weak},
     time::{Duration, Instant},
 };
@@ -49,8 +48,9 @@ const MESSAGES: usize = 256;
 /// The size, in bytes, from which on no further message is added to one call of the port.
 const BYTES: usize = 64 << 10;
 
-/// A gathered payload up to this size, in bytes, is encoded apart and copied. All others are
-/// encoded in a loan, behind room for the header.
+/// A payload for a port that gathers messages is encoded apart and copied if the last one had up to
+/// this size, in bytes. All others are encoded in a loan, behind room for the header: for a small
+/// one, that costs more than the copy.
 const SMALL: usize = 4 << 10;
 
 /// A publisher's state, and what identifies it.
@@ -187,13 +187,10 @@ impl<C: Coding> Core<C> {
     #[inline]
     pub(crate) fn send_as(&self, value: &C::Value, kind: Kind, given: Option<Given>) -> Result<Sent, PublishError> {
         let mut state = self.lock();
-        let mut sent = Sent::default();
-        match kind == Kind::Data && given.is_none() && state.gathers() {
-            true => {
-                self.send_some(&mut state, slice::from_ref(value), &mut sent).map_err(|error| error.cause)?;
-            }
-            false => sent = self.send_in(&mut state, value, kind, given)?,
-        }
+        let sent = match kind == Kind::Data && given.is_none() && state.copies() {
+            true => self.send_small(&mut state, value)?,
+            false => self.send_in(&mut state, value, kind, given)?,
+        };
         let entries = state.to_settle();
         drop(state);
         self.sent(entries);
@@ -217,9 +214,37 @@ impl<C: Coding> Core<C> {
         Ok(sum)
     }
 
+    /// Sends one value from [`Group::payloads`]. The port must [copy](Sending::copies) payloads.
+    #[inline(always)]
+    fn send_small(&self, state: &mut Sending<C>, value: &C::Value) -> Result<Sent, PublishError> {
+        let _span = self.span(state, state.last.sequence + 1).entered();
+        let Sending { groups, last, time, .. } = state;
+        let [only, ..] = groups.as_mut_slice() else { return Err(EngineError::Closed.into()) };
+        let Group { channels, payloads, writing, last: estimate, .. } = only;
+        let (sequence, channel) = (last.sequence + 1, &channels[0]);
+        payloads.clear();
+        payloads.reserve(estimate.wanted());
+        let anchor = writing.encode::<C>(sequence, value, payloads).map_err(|error| {
+            free_large(payloads);
+            PublishError::Encode(error)
+        })?;
+        let (timestamp_ns, mut sent) = (time.of(channel.gathering()), Sent::default());
+        let envelope = Envelope { anchor, ..Envelope::data(channel.id, sequence, timestamp_ns) };
+        let done = channel.entry.send_all(&[(envelope, payloads.as_slice())], &mut sent);
+        estimate.size = payloads.len();
+        free_large(payloads);
+        if let Err((_, error)) = done {
+            writing.failed();
+            return Err(error.into());
+        }
+        sent.refused = channel.refusing.peers();
+        *last = Start { sequence, timestamp_ns };
+        self.counts.count(1, estimate.size, sent.dropped);
+        Ok(sent)
+    }
+
     /// Sends at least one of the values, and returns how many. The messages must be
     /// [simple](Sending::is_simple).
-    #[inline(always)]
     fn send_some(&self, state: &mut Sending<C>, values: &[C::Value], sum: &mut Sent) -> Result<usize, PublishAllError> {
         let _span = self.span(state, state.last.sequence + 1).entered();
         let Sending { groups, last, time, .. } = state;
@@ -229,31 +254,20 @@ impl<C: Coding> Core<C> {
         let Group { channels, ends, payloads, writing, .. } = only;
         let channel = &channels[0];
         let plain = Envelope::data(channel.id, sequence, time.of(channel.gathering()));
-        let done = match ends.as_slice() {
-            [(_, anchor)] => {
-                let one = (Envelope { anchor: anchor.map(NonZeroU64::get), ..plain }, payloads.as_slice());
-                channel.entry.send_all(&[one], sum)
-            }
-            ends => {
-                let (mut begin, mut messages) = (0, Vec::with_capacity(ends.len()));
-                for (sequence, (end, anchor)) in (sequence..).zip(ends) {
-                    let payload = payloads.get(begin..*end).unwrap_or_default();
-                    messages.push((Envelope { sequence, anchor: anchor.map(NonZeroU64::get), ..plain }, payload));
-                    begin = *end;
-                }
-                channel.entry.send_all(&messages, sum)
-            }
-        };
+        let (mut begin, mut messages) = (0, Vec::with_capacity(ends.len()));
+        for (sequence, (end, anchor)) in (sequence..).zip(ends.iter()) {
+            let payload = payloads.get(begin..*end).unwrap_or_default();
+            messages.push((Envelope { sequence, anchor: anchor.map(NonZeroU64::get), ..plain }, payload));
+            begin = *end;
+        }
+        let done = channel.entry.send_all(&messages, sum);
+        drop(messages);
         let count = done.as_ref().map_or_else(|(count, _)| *count, |()| ends.len());
         let bytes = count.checked_sub(1).and_then(|last| ends.get(last)).map_or(0, |(end, _)| *end);
         sum.refused += count * channel.refusing.peers();
         *last = Start { sequence: last.sequence + count as u64, timestamp_ns: plain.timestamp_ns };
         self.counts.count(count, bytes, sum.dropped - dropped);
-        if payloads.capacity() > 2 * BYTES {
-            // The large buffer is not kept: large values are rare, or take so long that the
-            // allocation does not matter.
-            *payloads = Vec::new();
-        }
+        free_large(payloads);
         match (done, failed) {
             (Ok(()), None) => Ok(count),
             (Ok(()), Some(error)) => Err(not_published(count, PublishError::Encode(error))),
@@ -507,11 +521,12 @@ impl<C: Coding> Sending<C> {
         self.plain && matches!(self.groups.as_slice(), [Group { channels, .. }] if channels.len() == 1)
     }
 
-    /// Whether data messages are [simple](Sending::is_simple) and small, and the port gathers them.
+    /// Whether data messages are [simple](Sending::is_simple) and small, and the port copies small
+    /// payloads in any case.
     #[inline]
-    fn gathers(&self) -> bool {
-        let only = self.groups.first().filter(|only| only.last.size <= SMALL && only.channels[0].gathering() > 0);
-        only.is_some() && self.is_simple()
+    fn copies(&self) -> bool {
+        let is_copied = |only: &Group<C::Encoder>| only.last.size <= SMALL && only.channels[0].gathers();
+        self.is_simple() && self.groups.first().is_some_and(is_copied)
     }
 
     /// Returns the time of publication for the next message.
@@ -721,6 +736,15 @@ fn accepting(channels: &[(Arc<PortEntry>, ChannelId)]) -> BTreeMap<Id128, usize>
 /// Whether a message ends an instance.
 fn is_end(kind: Kind) -> bool {
     matches!(kind, Kind::Dispose | Kind::Unregister)
+}
+
+/// Frees a large buffer: large values are rare, or take so long that the allocation does not
+/// matter.
+#[inline]
+fn free_large(payloads: &mut Vec<u8>) {
+    if payloads.capacity() > 2 * BYTES {
+        *payloads = Vec::new();
+    }
 }
 
 fn not_published(published: usize, cause: impl Into<PublishError>) -> PublishAllError {

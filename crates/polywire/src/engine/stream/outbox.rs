@@ -245,13 +245,14 @@ impl Outbox {
         let state = self.lock();
         // During a burst, the flusher writes the queue.
         if !state.burst.gathering {
-            self.leave_in(state);
+            self.leave_in(state, Instant::now());
         }
     }
 
-    fn leave_in(&self, mut state: MutexGuard<'_, Outgoing>) {
+    #[inline]
+    fn leave_in(&self, mut state: MutexGuard<'_, Outgoing>, now: Instant) {
         if !state.full && !state.queue.is_empty() {
-            self.pump(&mut state, PUMP_BYTES);
+            self.pump_at(&mut state, PUMP_BYTES, now);
         }
     }
 
@@ -270,12 +271,12 @@ impl Outbox {
         let each = if turn == Turn::Gather { turn } else { Turn::Together };
         let mut state = self.lock();
         let count = self.queue_some(&mut state, messages, each, sent);
-        if count == messages.len() && !matches!(turn, Turn::AtOnce(_)) {
-            return Ok(());
-        }
-        let result = self.send_rest(&mut state, messages, count, each, sent, tell);
-        if matches!(turn, Turn::AtOnce(_)) {
-            self.leave_in(state);
+        let result = match count == messages.len() {
+            true => Ok(()),
+            false => self.send_rest(&mut state, messages, count, each, sent, tell),
+        };
+        if let Turn::AtOnce(began) = turn {
+            self.leave_in(state, began);
         }
         result
     }
@@ -667,7 +668,7 @@ impl Outbox {
             return;
         }
         match turn {
-            Turn::AtOnce(_) => self.pump(state, PUMP_BYTES),
+            Turn::AtOnce(began) => self.pump_at(state, PUMP_BYTES, began),
             _ if state.queue.len() >= self.options.write_bytes => self.pump(state, PUMP_BYTES),
             Turn::Gather if !state.burst.gathering => {
                 state.burst = self.pace.burst_of_link();
@@ -712,6 +713,11 @@ impl Outbox {
     }
 
     fn pump(&self, state: &mut Outgoing, most: usize) {
+        self.pump_at(state, most, Instant::now());
+    }
+
+    /// Writes about `most` bytes of the queue, and notes that it did so at `now`.
+    fn pump_at(&self, state: &mut Outgoing, most: usize, now: Instant) {
         if state.broken {
             return;
         }
@@ -731,7 +737,7 @@ impl Outbox {
             }
             Err(_) => self.broke(state),
         }
-        state.last_written = Instant::now();
+        state.last_written = now;
         state.burst.written = true;
         if state.waiting_bytes() <= self.options.queue_bytes / 2 {
             state.stalled = false;

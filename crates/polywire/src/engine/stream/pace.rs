@@ -99,7 +99,7 @@ impl Pace {
 
     /// Decides when to write messages that are published together and go to `links` links. The
     /// caller calls [`end`](Pace::end) after it has handed them over.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&self, messages: usize, links: usize) -> Turn {
         match self.gathering.load(Ordering::Relaxed) {
             0 => self.begin_at(Instant::now(), messages, links),
@@ -135,6 +135,7 @@ impl Pace {
         waits.held
     }
 
+    #[inline(never)]
     fn begin_at(&self, now: Instant, messages: usize, links: usize) -> Turn {
         let mut row = self.row.lock();
         let calm = CALM.saturating_mul(u32::try_from(messages).unwrap_or(u32::MAX));
@@ -166,10 +167,15 @@ impl Pace {
     #[inline]
     pub(super) fn end(&self, turn: Turn) {
         if let Turn::AtOnce(began) = turn {
-            let mut row = self.row.lock();
-            row.ended = Instant::now();
-            row.took = row.ended.saturating_duration_since(began);
+            self.end_row(began);
         }
+    }
+
+    #[inline(never)]
+    fn end_row(&self, began: Instant) {
+        let mut row = self.row.lock();
+        row.ended = Instant::now();
+        row.took = row.ended.saturating_duration_since(began);
     }
 
     /// Returns the state of a link that begins to gather messages now.

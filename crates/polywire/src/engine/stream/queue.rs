@@ -70,7 +70,7 @@ impl Queue {
     }
 
     /// Adds a message, which `write` appends. Adds nothing if `write` fails.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_message<E>(
         &mut self,
         message: (ChannelId, Start),

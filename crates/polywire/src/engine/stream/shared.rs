@@ -10,7 +10,7 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use polywire_core::{
     envelope::Envelope,
-    frame::{Frame, Hello},
+    frame::{Frame, FrameError, Hello},
 };
 
 use super::{
@@ -139,12 +139,10 @@ impl Shared {
         messages: &[(Envelope<'_>, &[u8])],
         sent: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
-        let limits = &self.local.options.limits;
-        let check = |(envelope, payload): &(Envelope<'_>, &[u8])| limits.check_message(envelope, payload.len()).err();
-        if let Some((index, error)) = messages.iter().enumerate().find_map(|(at, message)| Some((at, check(message)?)))
-        {
-            self.distribute_all(messages.get(..index).unwrap_or_default(), sent)?;
-            return Err((index, error.into()));
+        for (index, (envelope, payload)) in messages.iter().enumerate() {
+            if let Err(error) = self.local.options.limits.check_message(envelope, payload.len()) {
+                return self.distribute_fitting(messages.get(..index).unwrap_or_default(), error, sent);
+            }
         }
         if self.assured.is_active()
             && let Some((first, _)) = messages.first()
@@ -155,6 +153,18 @@ impl Shared {
             return self.distribute_all_assured(&channel, messages, sent);
         }
         self.distribute_all_now(messages, sent)
+    }
+
+    /// Sends the messages that come before one that is too large, and fails with `error`.
+    #[cold]
+    fn distribute_fitting(
+        &self,
+        messages: &[(Envelope<'_>, &[u8])],
+        error: FrameError,
+        sent: &mut Sent,
+    ) -> Result<(), (usize, EngineError)> {
+        self.distribute_all(messages, sent)?;
+        Err((messages.len(), error.into()))
     }
 
     #[inline]
@@ -178,7 +188,7 @@ impl Shared {
     }
 
     /// Notes that the messages of a turn were handed to these links.
-    #[inline]
+    #[inline(always)]
     fn end(&self, turn: Turn, links: &[Arc<Link>]) {
         self.pace.end(turn);
         // The last caller of `gather` may have ended before the messages were queued.
