@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     ffi::{CString, c_void},
     ptr,
-    sync::{Arc, OnceLock, Weak},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -71,6 +74,52 @@ struct Domain {
     _entity: Entity,
 }
 
+/// The domains in which this process has participants: how many, and the number of the opening.
+static OPENINGS: Mutex<BTreeMap<u32, (usize, u64)>> = Mutex::new(BTreeMap::new());
+
+/// Counts a participant for as long as it exists.
+struct Counted(u32);
+
+impl Counted {
+    fn new(domain_number: u32) -> Counted {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let first = || (0, LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        OPENINGS.lock().entry(domain_number).or_insert_with(first).0 += 1;
+        Counted(domain_number)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut openings = OPENINGS.lock();
+        if let Some((count, _)) = openings.get_mut(&self.0) {
+            *count -= 1;
+        }
+        openings.retain(|_, (count, _)| *count > 0);
+    }
+}
+
+/// Returns a number for the time since this process has participants in a domain without a break,
+/// which differs from those of all other such times; `None` if it has none. Cyclone chooses network
+/// interfaces when the first participant joins, and keeps them until the last one leaves.
+///
+/// ```
+/// use polywire_dds::{LOOPBACK, Participant, Qos, opening};
+/// let join = || Participant::new(102, Some(LOOPBACK), &Qos::default());
+/// let (first, second) = (join()?, join()?);
+/// let before = opening(102);
+/// drop(first);
+/// assert!(before.is_some() && opening(102) == before);
+/// drop(second);
+/// assert!(opening(102).is_none());
+/// let _again = join()?;
+/// assert_ne!(opening(102), before);
+/// # Ok::<(), polywire_dds::Error>(())
+/// ```
+pub fn opening(domain_number: u32) -> Option<u64> {
+    OPENINGS.lock().get(&domain_number).map(|(_, number)| *number)
+}
+
 /// Opens a domain with a configuration, or returns the one that is open.
 fn domain(number: u32, configuration: &str) -> Result<Arc<Domain>, Error> {
     let mut domains = DOMAINS.lock();
@@ -126,6 +175,7 @@ struct Member {
     // Dropped in this order: the domain outlives its participants.
     entity: Entity,
     _domain: Option<Arc<Domain>>,
+    _counted: Counted,
 }
 
 impl Participant {
@@ -157,12 +207,13 @@ impl Participant {
         expiry: Option<Expiry>,
     ) -> Result<Participant, Error> {
         logs::pass_on();
+        let counted = Counted::new(domain_number);
         let domain = configuration.map(|configuration| domain(domain_number, configuration)).transpose()?;
         // SAFETY: the policies are valid during the call; there is no listener.
         let create = || unsafe { dds_create_participant(domain_number, qos.as_ptr(), ptr::null()) };
         let entity = joined("join the domain", domain_number, expiry.is_some(), create)?;
         let (guid, state) = (entity.guid()?, OnceLock::new());
-        Ok(Participant(Arc::new(Member { guid, state, expiry, entity, _domain: domain })))
+        Ok(Participant(Arc::new(Member { guid, state, expiry, entity, _domain: domain, _counted: counted })))
     }
 
     /// Returns the participant's GUID.

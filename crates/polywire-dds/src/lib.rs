@@ -20,7 +20,7 @@ mod types;
 
 pub use cache::Receive;
 pub use discovery::{Discovery, Endpoint, Watch};
-pub use entity::{Change, Participant, Reader, Topic, Writer};
+pub use entity::{Change, Participant, Reader, Topic, Writer, opening};
 pub use error::Error;
 pub use guid::Guid;
 pub use qos::{Durability, Liveliness, Qos, Representation};

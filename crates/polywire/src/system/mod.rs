@@ -16,10 +16,17 @@ pub(crate) use self::windows::*;
 /// An address of a network interface of this machine, or an interface that has no address.
 pub(crate) struct Interface {
     pub(crate) name: String,
-    #[cfg(any(feature = "lan", target_os = "linux"))]
+    #[cfg(any(feature = "lan", feature = "dds", feature = "zenoh", target_os = "linux"))]
     pub(crate) address: Option<std::net::IpAddr>,
     /// Whether the interface reaches only this machine.
     pub(crate) is_loopback: bool,
+    /// The number of the interface, which no later interface of the same name has; 0 if it is not
+    /// known.
+    #[cfg(any(feature = "dds", feature = "zenoh"))]
+    pub(crate) index: u32,
+    /// Whether the interface is in operation and takes multicast.
+    #[cfg(any(feature = "dds", feature = "zenoh"))]
+    pub(crate) is_up: bool,
 }
 
 /// A process on this machine.

@@ -67,13 +67,17 @@ pub(crate) fn user() -> String {
 pub(crate) fn interfaces() -> impl Iterator<Item = Interface> {
     getifaddrs().into_iter().flatten().map(|found| Interface {
         is_loopback: found.flags.contains(InterfaceFlags::IFF_LOOPBACK),
-        #[cfg(any(feature = "lan", target_os = "linux"))]
+        #[cfg(any(feature = "dds", feature = "zenoh"))]
+        index: nix::net::if_::if_nametoindex(found.interface_name.as_str()).unwrap_or(0),
+        #[cfg(any(feature = "dds", feature = "zenoh"))]
+        is_up: found.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_MULTICAST),
+        #[cfg(any(feature = "lan", feature = "dds", feature = "zenoh", target_os = "linux"))]
         address: found.address.as_ref().and_then(ip),
         name: found.interface_name,
     })
 }
 
-#[cfg(any(feature = "lan", target_os = "linux"))]
+#[cfg(any(feature = "lan", feature = "dds", feature = "zenoh", target_os = "linux"))]
 fn ip(storage: &nix::sys::socket::SockaddrStorage) -> Option<std::net::IpAddr> {
     let v4 = storage.as_sockaddr_in().map(|v4| v4.ip().into());
     v4.or_else(|| storage.as_sockaddr_in6().map(|v6| v6.ip().into()))

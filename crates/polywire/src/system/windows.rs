@@ -48,7 +48,11 @@ pub(crate) fn user() -> String {
 pub(crate) fn interfaces() -> impl Iterator<Item = Interface> {
     if_addrs::get_if_addrs().into_iter().flatten().map(|found| Interface {
         is_loopback: found.is_loopback(),
-        #[cfg(feature = "lan")]
+        #[cfg(any(feature = "dds", feature = "zenoh"))]
+        index: found.index.unwrap_or(0),
+        #[cfg(any(feature = "dds", feature = "zenoh"))]
+        is_up: found.is_oper_up(),
+        #[cfg(any(feature = "lan", feature = "dds", feature = "zenoh"))]
         address: Some(found.ip()),
         name: found.name,
     })
