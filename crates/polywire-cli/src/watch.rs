@@ -88,7 +88,12 @@ impl Watch {
             }
             NodeEvent::Denied { .. } => {}
             NodeEvent::Engine {
-                event: Event::Exposed { .. } | Event::Ignored { .. } | Event::Withheld { .. } | Event::Silent { .. },
+                event:
+                    Event::Exposed { .. }
+                    | Event::Renewed { .. }
+                    | Event::Ignored { .. }
+                    | Event::Withheld { .. }
+                    | Event::Silent { .. },
                 ..
             } => {}
             NodeEvent::Engine { event: Event::Unreachable { .. } | Event::Rejected { .. }, .. } => {}

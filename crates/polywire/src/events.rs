@@ -213,6 +213,10 @@ impl fmt::Display for engine::Event {
                  reaches it can read and publish. Use tls/, \
                  an identity with lan/, or an address of this machine such as 127.0.0.1"
             ),
+            engine::Event::Renewed { addresses, .. } => {
+                let addresses: Vec<String> = addresses.iter().map(|address| address.to_string()).collect();
+                write!(f, "opened anew at {}: the addresses of this machine have changed", addresses.join(", "))
+            }
             engine::Event::Connected(link) => write!(f, "{} to {} is up", link.id, link.address),
             engine::Event::Disconnected { link, reason } => {
                 write!(f, "{} to {} is down: {reason}", link.id, link.address)

@@ -1,6 +1,6 @@
 //! What a port reports to its node, and why links end.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use polywire_core::frame::FrameError;
 
@@ -19,6 +19,15 @@ pub enum Event {
     Exposed {
         /// The value of [`Port::endpoint`](super::Port::endpoint).
         endpoint: String,
+    },
+    /// The port was closed and opened anew, because this machine has lost an address that the
+    /// engine's library used, and has another one. All links have ended and come up again; what was
+    /// published meanwhile is lost.
+    Renewed {
+        /// The value of [`Port::endpoint`](super::Port::endpoint).
+        endpoint: String,
+        /// The addresses of this machine that the library uses now.
+        addresses: Vec<IpAddr>,
     },
     /// A link is up.
     Connected(LinkInfo),

@@ -116,6 +116,8 @@ mod principal;
 #[cfg(test)]
 mod recorder;
 mod rejections;
+#[cfg(any(feature = "dds", feature = "zenoh"))]
+mod renewing;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub mod shm;
 mod sockets;

@@ -1,16 +1,31 @@
 //! Addresses of the engine `dds`: a domain, and options after a question mark, separated by `&`.
 
-use std::fs;
+use std::{fs, net::IpAddr};
 
-use super::name::Naming;
+use super::{super::renewing::Place, name::Naming};
 
 /// The highest domain number. Higher ones have no port numbers of their own.
 const LAST_DOMAIN: u32 = 232;
+
+/// The environment variable from which Cyclone takes its configuration if the address has none.
+const ENVIRONMENT: &str = "CYCLONEDDS_URI";
+
+/// Which interfaces Cyclone uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Interfaces {
+    /// The one that it finds.
+    Found,
+    /// The one of this name.
+    Named(String),
+    /// Those that a configuration chooses, or the one with an address.
+    Configured,
+}
 
 /// A parsed address.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) domain: u32,
+    interfaces: Interfaces,
     /// Cyclone's configuration as XML; `None` for the one in the environment.
     pub(super) configuration: Option<String>,
     /// Whether types are sent to other programs, and read from them.
@@ -30,7 +45,8 @@ impl Address {
         let domain = domain.parse().ok().filter(|domain| *domain <= LAST_DOMAIN);
         let domain = domain.ok_or(format!("a domain is a number from 0 to {LAST_DOMAIN}"))?;
         let (types, security) = (true, false);
-        let mut address = Address { domain, configuration: None, types, security, naming: Naming::Plain };
+        let (interfaces, naming) = (Interfaces::Found, Naming::Plain);
+        let mut address = Address { domain, interfaces, configuration: None, types, security, naming };
         let has_options = text.contains('?');
         for option in options.split('&').filter(|_| has_options) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -38,7 +54,13 @@ impl Address {
                 "interface" | "config" if address.configuration.is_some() => {
                     return Err("interface and config exclude each other, and occur once".into());
                 }
-                "interface" => address.configuration = Some(on_interface(value)?),
+                "interface" => {
+                    address.configuration = Some(on_interface(value)?);
+                    address.interfaces = match value.parse::<IpAddr>() {
+                        Ok(_) => Interfaces::Configured,
+                        Err(_) => Interfaces::Named(value.into()),
+                    };
+                }
                 "config" => {
                     let read = fs::read_to_string(value);
                     let read = read.map_err(|cause| format!("cannot read '{value}': {cause}"))?;
@@ -47,7 +69,7 @@ impl Address {
                     if ["<security", "<ddssecurity"].iter().any(|tag| read.to_ascii_lowercase().contains(tag)) {
                         return Err(format!("'{value}' is about security: that comes with security=on alone"));
                     }
-                    address.configuration = Some(read);
+                    (address.configuration, address.interfaces) = (Some(read), Interfaces::Configured);
                 }
                 "types" => address.types = is_on(key, value)?,
                 "security" => address.security = is_on(key, value)?,
@@ -68,6 +90,18 @@ impl Address {
             false => Ok(address),
         }
     }
+
+    /// Returns which of these addresses, in the order of the system, Cyclone uses if the domain is
+    /// opened now: the first one of the interface that is named, or else of all. None if a
+    /// configuration chooses.
+    pub(super) fn chosen(&self, usable: Vec<Place>) -> Vec<Place> {
+        let is_it = |place: &Place| match &self.interfaces {
+            Interfaces::Found => std::env::var_os(ENVIRONMENT).is_none_or(|configuration| configuration.is_empty()),
+            Interfaces::Named(name) => place.interface == *name,
+            Interfaces::Configured => false,
+        };
+        usable.into_iter().find(is_it).into_iter().collect()
+    }
 }
 
 fn is_on(key: &str, value: &str) -> Result<bool, String> {
@@ -84,7 +118,7 @@ fn on_interface(name: &str) -> Result<String, String> {
     if name.is_empty() || !name.chars().all(is_plain) {
         return Err(format!("'{name}' is no interface: name it, or give its address"));
     }
-    let by = if name.parse::<std::net::IpAddr>().is_ok() { "address" } else { "name" };
+    let by = if name.parse::<IpAddr>().is_ok() { "address" } else { "name" };
     Ok(format!(
         "<CycloneDDS><Domain><General><Interfaces><NetworkInterface {by}=\"{name}\"/></Interfaces></General></Domain>\
          </CycloneDDS>"
@@ -97,7 +131,10 @@ mod tests {
 
     #[test]
     fn an_address_is_a_domain_with_an_option() {
-        let plain = |types, naming| Ok(Address { domain: 7, configuration: None, types, security: false, naming });
+        let plain = |types, naming| {
+            let (interfaces, security) = (Interfaces::Found, false);
+            Ok(Address { domain: 7, interfaces, configuration: None, types, security, naming })
+        };
         assert_eq!(Address::parse("7"), plain(true, Naming::Plain));
         let on = |text| Address::parse(text).map(|address| address.configuration.expect("a configuration"));
         assert!(on("0?interface=127.0.0.1").is_ok_and(|xml| xml.contains("address=\"127.0.0.1\"")));
@@ -112,6 +149,18 @@ mod tests {
             Err(error) => assert!(error.contains("with the feature 'dds-security'") && !cfg!(feature = "dds-security")),
         }
         assert!(on("0?interface=eth0").is_ok_and(|xml| xml.contains("name=\"eth0\"")));
+    }
+
+    #[test]
+    fn one_address_is_chosen_unless_a_configuration_does() {
+        let place = |name: &str, last| Place::new(name, [10, 0, 0, last].into());
+        let usable = [place("eth0", 1), place("wlan0", 2), place("wlan0", 3)];
+        let chosen = |text| Address::parse(text).expect("valid").chosen(usable.to_vec());
+        assert_eq!(chosen("0?interface=wlan0"), [place("wlan0", 2)]);
+        assert!(chosen("0?interface=10.0.0.2").is_empty() && chosen("0?interface=eth7").is_empty());
+        if std::env::var_os(ENVIRONMENT).is_none() {
+            assert_eq!(chosen("0"), [place("eth0", 1)]);
+        }
     }
 
     #[test]

@@ -45,10 +45,15 @@ mod worker;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 pub use self::name::Naming;
 use self::{address::Address, port::DdsPort};
 pub(crate) use self::{name::escape, peer::CONTROL_TOPIC, rpc::dds_topic as rpc_topic};
-use super::{Engine, EngineError, Local, Port, Properties, Sink};
+use super::{
+    Engine, EngineError, Local, Port, Properties, Sink,
+    renewing::{self, Opener, Place, Renewable},
+};
 
 /// The engine for `dds/DOMAIN`, with the options `interface=NAME` or `config=FILE`, `types=off`,
 /// `security=on`, and `ros=true` or `rpc=true`.
@@ -80,6 +85,41 @@ impl Engine for Dds {
     fn open(&self, address: &str, local: &Local, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, EngineError> {
         let bad = |reason| EngineError::Address { engine: "dds", address: address.into(), reason, example: "0" };
         let parsed = Address::parse(address).map_err(bad)?;
-        Ok(Arc::new(DdsPort::open(format!("dds/{address}"), &parsed, local, sink)?))
+        let endpoint = format!("dds/{address}");
+        let opener = ParticipantOpener {
+            endpoint: endpoint.clone(),
+            address: parsed,
+            local: local.clone(),
+            opening: Mutex::default(),
+        };
+        renewing::open(&endpoint, local.options.linger, sink, opener)
+    }
+}
+
+/// Opens the participants of a port, one after the other. Cyclone chooses the interface when the
+/// process opens the domain, and keeps it until the last participant of the process in that domain
+/// is gone.
+struct ParticipantOpener {
+    endpoint: String,
+    address: Address,
+    local: Local,
+    /// The number of the domain's opening to which the port belongs or belonged.
+    opening: Mutex<Option<u64>>,
+}
+
+impl Opener for ParticipantOpener {
+    fn open(&self, sink: &Arc<dyn Sink>, _: Option<&[Place]>) -> Result<Arc<dyn Renewable>, EngineError> {
+        let port = DdsPort::open(self.endpoint.clone(), &self.address, &self.local, sink.clone())?;
+        *self.opening.lock() = polywire_dds::opening(self.address.domain);
+        Ok(Arc::new(port))
+    }
+
+    fn chosen(&self, usable: Vec<Place>) -> Vec<Place> {
+        self.address.chosen(usable)
+    }
+
+    fn is_free(&self) -> bool {
+        let now = polywire_dds::opening(self.address.domain);
+        now.is_none() || now != *self.opening.lock()
     }
 }

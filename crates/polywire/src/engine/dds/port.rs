@@ -20,7 +20,10 @@ use polywire_core::{
 use polywire_dds::{Change, Qos, Reader, Watch};
 
 use super::{
-    super::{Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, foreign::Need, late},
+    super::{
+        Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, foreign::Need, late,
+        renewing::Renewable,
+    },
     address::Address,
     deferred::{self, Deferred, Late, Task},
     dispatch::{self, Inlet},
@@ -220,32 +223,12 @@ impl Port for DdsPort {
     }
 
     fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
-        let id = self.with(|state, shared| {
-            if state.closed {
-                return Err(EngineError::Closed);
-            }
-            if state.channels.len() >= shared.options.limits.channels {
-                let (got, expected) = (ChannelId(0), ChannelId(state.last_channel));
-                return Err(EngineError::Frame(FrameError::ChannelOrder { got, expected }));
-            }
+        let id = {
+            let mut state = self.shared.state.lock();
             state.last_channel += 1;
-            Ok(ChannelId(state.last_channel))
-        })?;
-        let channel = Arc::new(self.channel(id, announcement, start)?);
-        self.with(|state, shared| {
-            state.channels.insert(id, channel.clone());
-            // Done under the lock, so that a peer that connects now gets one announcement.
-            let links: Vec<_> = state
-                .peers
-                .iter()
-                .filter_map(|(guid, peer)| Some((*guid, peer.node.as_ref().and(peer.link.clone())?)))
-                .collect();
-            for (guid, link) in links {
-                let start = channel.ask(&link);
-                state.post(guid, shared.control_encoder.encode(&[channel.announce(start)]));
-            }
-        });
-        self.shared.inbox.tell(Item::Matched(id));
+            ChannelId(state.last_channel)
+        };
+        self.announce_as(id, announcement, start)?;
         Ok(id)
     }
 
@@ -366,6 +349,38 @@ impl Port for DdsPort {
             true => drop(thread::spawn(move || port.end(running))),
             false => port.end(running),
         }
+    }
+}
+
+impl Renewable for DdsPort {
+    fn announce_as(&self, id: ChannelId, announcement: &Announcement, start: Start) -> Result<(), EngineError> {
+        self.with(|state, shared| {
+            if state.closed {
+                return Err(EngineError::Closed);
+            }
+            if state.channels.len() >= shared.options.limits.channels {
+                let (got, expected) = (ChannelId(0), ChannelId(state.last_channel));
+                return Err(EngineError::Frame(FrameError::ChannelOrder { got, expected }));
+            }
+            state.last_channel = state.last_channel.max(id.0);
+            Ok(())
+        })?;
+        let channel = Arc::new(self.channel(id, announcement, start)?);
+        self.with(|state, shared| {
+            state.channels.insert(id, channel.clone());
+            // Done under the lock, so that a peer that connects now gets one announcement.
+            let links: Vec<_> = state
+                .peers
+                .iter()
+                .filter_map(|(guid, peer)| Some((*guid, peer.node.as_ref().and(peer.link.clone())?)))
+                .collect();
+            for (guid, link) in links {
+                let start = channel.ask(&link);
+                state.post(guid, shared.control_encoder.encode(&[channel.announce(start)]));
+            }
+        });
+        self.shared.inbox.tell(Item::Matched(id));
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use zenoh::Config;
 
 use super::{
-    super::{EngineOptions, identity::Files},
+    super::{EngineOptions, identity::Files, renewing::Place},
     errors,
     key::Keys,
     pace::Express,
@@ -175,8 +175,23 @@ impl Address {
         !self.listen.is_empty()
     }
 
-    /// Zenoh's configuration, with the files of the node's identity if it needs them.
-    pub(super) fn config(&self, options: &EngineOptions, identity: Option<&Files>) -> Result<Config, String> {
+    /// Whether the session and others find each other by scouting alone, over the addresses that
+    /// Zenoh chooses. A router has a place of its own, which others are told.
+    pub(super) fn scouts_alone(&self) -> bool {
+        let has_no_place = self.config.is_none() && self.mode != Mode::Router && self.locators().next().is_none();
+        has_no_place && self.is_scouting != Some(false)
+    }
+
+    /// Zenoh's configuration, with the files of the node's identity if it needs them. With
+    /// `places`, the session scouts and listens at these addresses alone. It must be told them if
+    /// they have changed since the process opened its first session: Zenoh asks the system for
+    /// interfaces only once.
+    pub(super) fn config(
+        &self,
+        options: &EngineOptions,
+        identity: Option<&Files>,
+        places: Option<&[Place]>,
+    ) -> Result<Config, String> {
         let mut config = match &self.config {
             None => Config::default(),
             Some(file) => Config::from_file(file).map_err(|error| format!("'{file}': {}", errors::text(error)))?,
@@ -200,6 +215,16 @@ impl Address {
         for (way, is_on) in [("multicast", self.is_scouting), ("gossip", self.is_gossiping)] {
             if let Some(is_on) = is_on {
                 set(&format!("scouting/{way}/enabled"), is_on.to_string())?;
+            }
+        }
+        if let Some(places) = places {
+            let firsts =
+                places.chunk_by(|a, b| a.interface == b.interface).filter_map(|of_interface| of_interface.first());
+            let interfaces: Vec<String> = firsts.map(|place| place.address.to_string()).collect();
+            set("scouting/multicast/interface", format!("\"{}\"", interfaces.join(",")))?;
+            let listen: Vec<String> = places.iter().map(|place| format!("tcp/{}:0", place.address)).collect();
+            if self.mode == Mode::Peer {
+                set("listen/endpoints", list(&listen))?;
             }
         }
         if let Some(Files { certificate, key, authority }) = identity {
@@ -298,10 +323,35 @@ mod tests {
         assert_eq!((all.mode, all.listen.len(), &*all.connect[0]), (Mode::Router, 2, "tcp/b:3"));
         assert_eq!((all.is_scouting, all.express, all.is_exposed()), (Some(false), Express::Never, false));
         assert_eq!(all.keys().expect("keys").of("t").expect("a key").as_str(), "a/b/t");
-        let config = all.config(&EngineOptions::default(), None).expect("valid");
+        let config = all.config(&EngineOptions::default(), None, None).expect("valid");
         assert_eq!(config.get_json("scouting/gossip/enabled").expect("a setting"), "false");
         let ros = Address::parse("peer?ros=true,domain=7").expect("valid").keys().expect("keys");
         assert_eq!(ros.of("a/chatter").expect("a key").as_str(), "7/a/chatter/*/*");
+    }
+
+    #[test]
+    fn sessions_that_scout_alone_are_opened_anew_at_given_addresses() {
+        let scouts_alone = |text| Address::parse(text).expect("valid").scouts_alone();
+        let scouting = ["peer", "client", "peer?scouting=on,gossip=off", "peer?ros=true"];
+        let others = [
+            "router",
+            "client/tcp/10.0.0.7:7447",
+            "peer?scouting=off",
+            "peer?connect=tcp/a:1",
+            "peer?listen=tcp/127.0.0.1:1",
+            "peer?config=own.json5",
+        ];
+        assert_eq!((scouting.map(scouts_alone), others.map(scouts_alone)), ([true; 4], [false; 6]));
+        let places = [("eth0", 1), ("eth0", 2), ("wlan0", 3)];
+        let places = places.map(|(interface, last)| Place::new(interface, [10, 0, 0, last].into()));
+        let setting = |text, key| {
+            let config = Address::parse(text).expect("valid").config(&EngineOptions::default(), None, Some(&places));
+            config.expect("valid").get_json(key).expect("a setting")
+        };
+        assert_eq!(setting("peer", "scouting/multicast/interface"), "\"10.0.0.1,10.0.0.3\"");
+        let listen = ["1", "2", "3"].map(|last| format!("\"tcp/10.0.0.{last}:0\"")).join(",");
+        assert_eq!(setting("peer", "listen/endpoints"), format!("[{listen}]"));
+        assert!(!setting("client", "listen/endpoints").contains("10.0.0.1"));
     }
 
     #[test]
@@ -311,13 +361,13 @@ mod tests {
         assert_eq!((plain.needs_identity(), tls.needs_identity(), tls.is_exposed()), (false, true, false));
         let file = |name: &str| name.into();
         let files = Files { certificate: file("a \"b\".pem"), key: file("c\\d"), authority: file("größe") };
-        let config = tls.config(&EngineOptions::default(), Some(&files)).expect("valid");
+        let config = tls.config(&EngineOptions::default(), Some(&files), None).expect("valid");
         let told = |key: &str| config.get_json(key).expect("a setting");
         assert_eq!(told("transport/link/tls/connect_certificate"), r#""a \"b\".pem""#);
         assert_eq!(told("transport/link/tls/listen_private_key"), r#""c\\d""#);
         assert_eq!(told("transport/link/protocols"), r#"["tls"]"#);
         let closed = Address::parse("peer/tls/a:1").expect("valid");
-        let config = closed.config(&EngineOptions::default(), Some(&files)).expect("valid");
+        let config = closed.config(&EngineOptions::default(), Some(&files), None).expect("valid");
         assert!(!config.get_json("listen/endpoints").expect("a setting").contains("tcp"));
         for mixed in ["peer/tls/a:1?listen=tcp/127.0.0.1:0", "peer?connect=udp/a:1,connect=tls/a:2"] {
             assert!(Address::parse(mixed).is_err_and(|error| error.contains("has no TLS")), "{mixed}");
@@ -360,8 +410,12 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
         }
         let missing = Address::parse("peer?config=/nowhere.json5").expect("valid");
-        assert!(missing.config(&EngineOptions::default(), None).is_err_and(|reason| reason.contains("/nowhere.json5")));
+        assert!(
+            missing
+                .config(&EngineOptions::default(), None, None)
+                .is_err_and(|reason| reason.contains("/nowhere.json5"))
+        );
         let unknown = Address::parse("peer?listen=carrier/pigeon").expect("the form is right");
-        assert!(unknown.config(&EngineOptions::default(), None).is_ok(), "opening it says so");
+        assert!(unknown.config(&EngineOptions::default(), None, None).is_ok(), "opening it says so");
     }
 }

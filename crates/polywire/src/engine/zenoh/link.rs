@@ -428,11 +428,11 @@ impl Link {
 
     /// Handles the peer's answer to a channel of this node. Messages that were held for the answer
     /// move to the queue.
-    pub(super) fn answered(&mut self, way: &mut Way<'_>, channel: ChannelId, answer: &Answer) {
+    pub(super) fn answered(&mut self, way: &mut Way<'_>, channel: ChannelId, answer: &Answer, start: Start) {
         let was_accepted = self.delivery.is_accepted(channel);
         let leaving = self.delivery.answered(channel, answer);
         if answer.accepts() && !was_accepted {
-            self.tell(way, &Frame::Position { channel, start: Start::default(), lost: 0 });
+            self.tell(way, &Frame::Position { channel, start, lost: 0 });
         }
         if !leaving.is_empty() {
             self.leave(way);

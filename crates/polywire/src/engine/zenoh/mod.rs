@@ -45,10 +45,24 @@ mod schemas;
 mod services;
 mod state;
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use polywire_core::frame::Hello;
 
 use self::{address::Address, port::ZenohPort};
-use super::{Engine, EngineError, Local, Port, Properties, Sink, tls};
+use super::{
+    Engine, EngineError, Local, Port, Properties, Sink,
+    identity::Files,
+    renewing::{self, Opener, Place, Renewable},
+    tls,
+};
+use crate::clock;
 
 const NAME: &str = "zenoh";
 const EXAMPLE: &str = "peer?connect=tcp/10.0.0.7:7447";
@@ -86,13 +100,56 @@ impl Engine for Zenoh {
         let endpoint = format!("{NAME}/{told}");
         let identity = parsed.needs_identity().then(|| tls::checked_files(&local.options.identity)).transpose();
         let identity = identity.map_err(|cause| EngineError::Identity { endpoint: endpoint.clone(), cause })?;
-        let config = parsed.config(&local.options, identity.as_ref()).map_err(bad)?;
+        let opener = SessionOpener {
+            endpoint: endpoint.clone(),
+            text: address.into(),
+            address: parsed,
+            identity,
+            local: local.clone(),
+            incarnation: AtomicU64::new(local.hello.incarnation),
+        };
+        renewing::open(&endpoint, local.options.linger, sink, opener)
+    }
+}
+
+/// Opens the sessions of a port, one after the other.
+struct SessionOpener {
+    endpoint: String,
+    /// The address as given, and as parsed.
+    text: String,
+    address: Address,
+    identity: Option<Files>,
+    local: Local,
+    /// The incarnation of the last session.
+    incarnation: AtomicU64,
+}
+
+impl SessionOpener {
+    /// Returns the incarnation of a further session. Peers may still know the former one by its
+    /// name.
+    fn next_incarnation(&self) -> u64 {
+        let next = clock::wall_ns().unsigned_abs().max(self.incarnation.load(Ordering::Relaxed).saturating_add(1));
+        self.incarnation.store(next, Ordering::Relaxed);
+        next
+    }
+}
+
+impl Opener for SessionOpener {
+    fn open(&self, sink: &Arc<dyn Sink>, addresses: Option<&[Place]>) -> Result<Arc<dyn Renewable>, EngineError> {
+        let SessionOpener { endpoint, text, address, identity, local, .. } = self;
+        let bad = |reason| EngineError::Address { engine: NAME, address: text.clone(), reason, example: EXAMPLE };
+        let config = address.config(&local.options, identity.as_ref(), addresses).map_err(bad)?;
+        let incarnation = addresses.map_or(local.hello.incarnation, |_| self.next_incarnation());
+        let local = Local { hello: Hello { incarnation, ..local.hello }, ..local.clone() };
         let failed = |cause: String| EngineError::System {
             endpoint: endpoint.clone(),
             action: "open a Zenoh session",
-            cause: io::Error::other(format!("{cause}; {}", parsed.advice())),
+            cause: io::Error::other(format!("{cause}; {}", address.advice())),
         };
-        let port = ZenohPort::open(endpoint.clone(), &parsed, config, local, sink).map_err(failed)?;
-        Ok(Arc::new(port))
+        Ok(Arc::new(ZenohPort::open(endpoint.clone(), address, config, &local, sink.clone()).map_err(failed)?))
+    }
+
+    fn chosen(&self, usable: Vec<Place>) -> Vec<Place> {
+        if self.address.scouts_alone() { usable } else { Vec::new() }
     }
 }

@@ -30,7 +30,7 @@ use zenoh::{
 use super::{
     super::{
         Disconnect, EngineError, Event, LinkId, LinkSink, LinkStats, Loan, Local, Overflow, Port, Sent, Sink,
-        foreign::encoding, late, outbox::encoded,
+        foreign::encoding, late, outbox::encoded, renewing::Renewable,
     },
     address::Address,
     caches::{Caches, Listener},
@@ -164,35 +164,12 @@ impl Port for ZenohPort {
     }
 
     fn announce(&self, announcement: &Announcement, start: Start) -> Result<ChannelId, EngineError> {
-        let shared = &self.0;
         let channel = {
-            let mut state = shared.lock();
-            if state.is_closing {
-                return Err(EngineError::Closed);
-            }
-            shared.check_announcement(&state, announcement, start)?;
+            let mut state = self.0.lock();
             state.last_channel += 1;
             ChannelId(state.last_channel)
         };
-        let failed = |cause: String| EngineError::System {
-            endpoint: shared.endpoint.clone(),
-            action: "declare a publisher",
-            cause: io::Error::other(cause),
-        };
-        let place = shared.place(channel, announcement).map_err(failed)?;
-        let history = (&shared.times, shared.local.options.queue_bytes);
-        let outlet =
-            place.map(|place| Outlet::open(&shared.session, place, announcement, shared.pace.clone(), history));
-        let outlet = outlet.transpose().map_err(|error| failed(errors::text(error)))?;
-        let service = shared.serve(channel, announcement).map_err(failed)?;
-        let mut state = shared.lock();
-        let announcement = Arc::new(announcement.clone());
-        state.each_link(|link, way| link.announce(way, channel, start, &announcement));
-        let channel_here = Channel { start, announcement, outlet, service };
-        let name = channel_here.ros_topic().map(|topic| topic.name.clone());
-        state.channels.insert(channel, channel_here);
-        name.iter().for_each(|name| state.readers_changed(name));
-        shared.pump(state);
+        self.announce_as(channel, announcement, start)?;
         Ok(channel)
     }
 
@@ -289,6 +266,39 @@ impl Port for ZenohPort {
 
     fn close(&self) {
         self.0.close();
+    }
+}
+
+impl Renewable for ZenohPort {
+    fn announce_as(&self, channel: ChannelId, announcement: &Announcement, start: Start) -> Result<(), EngineError> {
+        let shared = &self.0;
+        {
+            let state = shared.lock();
+            if state.is_closing {
+                return Err(EngineError::Closed);
+            }
+            shared.check_announcement(&state, announcement, start)?;
+        }
+        let failed = |cause: String| EngineError::System {
+            endpoint: shared.endpoint.clone(),
+            action: "declare a publisher",
+            cause: io::Error::other(cause),
+        };
+        let place = shared.place(channel, announcement).map_err(failed)?;
+        let history = (&shared.times, shared.local.options.queue_bytes);
+        let outlet =
+            place.map(|place| Outlet::open(&shared.session, place, announcement, shared.pace.clone(), history));
+        let outlet = outlet.transpose().map_err(|error| failed(errors::text(error)))?;
+        let service = shared.serve(channel, announcement).map_err(failed)?;
+        let mut state = shared.lock();
+        let announcement = Arc::new(announcement.clone());
+        state.each_link(|link, way| link.announce(way, channel, start, &announcement));
+        let channel_here = Channel { start, announcement, outlet, service };
+        let name = channel_here.ros_topic().map(|topic| topic.name.clone());
+        state.channels.insert(channel, channel_here);
+        name.iter().for_each(|name| state.readers_changed(name));
+        shared.pump(state);
+        Ok(())
     }
 }
 

@@ -196,11 +196,15 @@ impl State {
 
     /// Adds a peer whose liveliness token has appeared. Of both nodes, the one with the lesser name
     /// says hello. The other one does so if it received a mail before the token, or if no hello
-    /// arrives in time.
+    /// arrives in time. If the peer is a later incarnation of a node, ends the links to earlier
+    /// ones, whose tokens may take a while to disappear.
     pub(super) fn appeared(&mut self, name: Name, now_ns: u64) {
-        if name == self.me || self.is_closing || self.peers.contains_key(&name) {
+        if name.0.node == self.me.0.node || self.is_closing || self.peers.contains_key(&name) {
             return;
         }
+        let is_earlier = |other: &&Name| other.0.node == name.0.node && other.is_before(&name);
+        let earlier: Vec<Name> = self.peers.keys().filter(is_earlier).copied().collect();
+        earlier.into_iter().for_each(|earlier| self.remove(earlier, Disconnect::Replaced));
         if self.peers.len() >= self.most_peers {
             let reason = Disconnect::TooMany(self.most_peers);
             return self.reject(name, reason);
@@ -229,7 +233,11 @@ impl State {
 
     /// Removes a peer whose liveliness token has disappeared.
     pub(super) fn vanished(&mut self, name: Name) {
-        self.take_down(name, Disconnect::Lost("its liveliness token is gone".into()));
+        self.remove(name, Disconnect::Lost("its liveliness token is gone".into()));
+    }
+
+    fn remove(&mut self, name: Name, reason: Disconnect) {
+        self.take_down(name, reason);
         if let Some(peer) = self.peers.remove(&name) {
             peer.line.end(&mut self.out);
         }
@@ -364,7 +372,8 @@ impl State {
             Frame::Offer { channel, offer } => link.offered = Some((channel, offer.to_vec())),
             Frame::Announce { channel, start, announcement } => self.announced(name, channel, start, *announcement),
             Frame::Answer { channel, answer } => {
-                link.answered(&mut way, channel, &answer);
+                let start = self.channels.get(&channel).map(|channel| channel.start).unwrap_or_default();
+                link.answered(&mut way, channel, &answer, start);
                 inbox.push(id, Arrival::Answered(channel, answer));
                 self.collect_notices(name);
             }

@@ -58,6 +58,7 @@ fn told(state: &mut State) -> Vec<&'static str> {
         Arrival::Down(_, Disconnect::Bye, _) => "bye",
         Arrival::Down(_, Disconnect::Closed, _) => "closed",
         Arrival::Down(_, Disconnect::Protocol(_), _) => "protocol",
+        Arrival::Down(_, Disconnect::Replaced, _) => "replaced",
         Arrival::Tell(_) => "event",
         Arrival::Message(_) => "message",
         _ => "?",
@@ -152,6 +153,43 @@ fn a_lost_mail_begins_the_link_anew_with_all_channels() {
     assert_eq!(told(&mut b), ["frame", "lost", "up", "announced"]);
     assert_eq!(told(&mut a), ["up", "lost", "up"]);
     assert_ne!(only_link(&a), link);
+}
+
+#[test]
+fn a_later_incarnation_of_a_node_replaces_the_link_to_an_earlier_one() {
+    let (mut a, mut b) = linked();
+    (told(&mut a), told(&mut b));
+    let mut later = node(1);
+    later.me.0.incarnation = 2;
+    b.appeared(later.me, 6);
+    later.appeared(b.me, 6);
+    // The former session of this node is no peer.
+    later.appeared(a.me, 6);
+    assert_eq!(later.peers.len(), 1);
+    settle(&mut later, &mut b);
+    assert_eq!((told(&mut b), b.peers.len()), (vec!["replaced", "up"], 1));
+    // Its token disappears later.
+    b.vanished(a.me);
+    assert_eq!((told(&mut b), told(&mut later)), (vec![], vec!["up"]));
+}
+
+#[test]
+fn an_accepted_channel_begins_after_the_place_with_which_it_was_announced() {
+    let (mut a, mut b) = (node(1), node(2));
+    let announcement = Arc::new(Announcement { topic: "t".into(), writer: Id128([7; 16]), ..Default::default() });
+    let start = Start { sequence: 57, timestamp_ns: 5 };
+    a.channels.insert(ChannelId(1), Channel { start, announcement, outlet: None, service: None });
+    a.appeared(b.me, 5);
+    b.appeared(a.me, 5);
+    settle(&mut a, &mut b);
+    told(&mut b);
+    let link = only_link(&b);
+    b.accept(link, ChannelId(1), true);
+    b.answer(link, ChannelId(1), Answer::Accept(1));
+    settle(&mut a, &mut b);
+    let Some(Arrival::Frame(frame)) = b.inbox.pop().map(|arrived| arrived.what) else { panic!("a position") };
+    let position = Frame::Position { channel: ChannelId(1), start, lost: 0 };
+    assert_eq!(frame, encoded(&position));
 }
 
 #[test]
