@@ -183,7 +183,11 @@ impl Qos {
             dds_qset_deadline(qos, nanoseconds(self.deadline));
             dds_qset_latency_budget(qos, nanoseconds(Some(self.latency_budget)));
             dds_qset_lifespan(qos, nanoseconds(self.lifespan));
-            dds_qset_liveliness(qos, self.liveliness as u32, nanoseconds(self.lease));
+            // Without it, a participant gets its lease from the configuration: it must not be set to
+            // one that never ends.
+            if (self.liveliness, self.lease) != (Liveliness::default(), None) {
+                dds_qset_liveliness(qos, self.liveliness as u32, nanoseconds(self.lease));
+            }
             dds_qset_ownership(qos, u32::from(self.exclusive.is_some()));
             dds_qset_ownership_strength(qos, self.exclusive.unwrap_or_default());
             if !names.is_empty() {
@@ -336,4 +340,23 @@ fn nanoseconds(duration: Option<Duration>) -> i64 {
 
 fn duration(nanoseconds: i64) -> Option<Duration> {
     (nanoseconds != INFINITE).then(|| Duration::from_nanos(nanoseconds.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_participant_leaves_its_lease_to_the_configuration() {
+        let (mut kind, mut time) = (0, 0);
+        let is_set = |qos: &Qos, kind: &mut u32, time: &mut i64| {
+            let native = qos.native().expect("valid");
+            // SAFETY: `native` is a valid object until the end of the block.
+            unsafe { dds_qget_liveliness(native.as_ptr(), kind, time) }
+        };
+        assert!(!is_set(&Qos::default(), &mut kind, &mut time));
+        let lease = Some(Duration::from_secs(3));
+        assert!(is_set(&Qos { lease, ..Qos::default() }, &mut kind, &mut time));
+        assert_eq!((kind, time), (0, 3_000_000_000));
+    }
 }
