@@ -37,12 +37,12 @@ fn member() {
     let (mut first, mut last, mut received) = (None, 0, 0);
     for count in 1.. {
         publisher.publish(&Reading { count }).expect("published");
-        let mut pause = Duration::from_millis(20);
-        while let Some(sample) = readings.recv_timeout(pause) {
+        let next = Instant::now() + Duration::from_millis(20);
+        while let Some(sample) = readings.recv_timeout(next.saturating_duration_since(Instant::now())) {
             let count = sample.value.count;
             assert!(first.is_none() || count > last, "{count} after {last}");
             first = first.or(Some(count));
-            (last, received, pause) = (count, received + 1, Duration::ZERO);
+            (last, received) = (count, received + 1);
         }
         while let Some(event) = events.try_recv() {
             println!("event {event}");
