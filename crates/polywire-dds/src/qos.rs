@@ -183,8 +183,8 @@ impl Qos {
             dds_qset_deadline(qos, nanoseconds(self.deadline));
             dds_qset_latency_budget(qos, nanoseconds(Some(self.latency_budget)));
             dds_qset_lifespan(qos, nanoseconds(self.lifespan));
-            // Without it, a participant gets its lease from the configuration: it must not be set to
-            // one that never ends.
+            // If this is not set, a participant gets its lease from the configuration. Set to no
+            // limit, the participant would never leave.
             if (self.liveliness, self.lease) != (Liveliness::default(), None) {
                 dds_qset_liveliness(qos, self.liveliness as u32, nanoseconds(self.lease));
             }
