@@ -193,7 +193,6 @@ pub(super) unsafe extern "C" fn join(
         held.truncate(len as usize);
         let known = state.specialised_text((slot.slot, slot.bytes));
         let joined = join_bytes(kernel, known.as_deref().unwrap_or(initial), &mut held, number as i64);
-        drop(known);
         state.held = held;
         let len = state.held.len();
         *to = len as u64;
