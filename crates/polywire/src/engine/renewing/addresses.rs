@@ -82,6 +82,8 @@ impl Looks {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
 
     fn place(index: u32, last: u8) -> Place {
@@ -129,20 +131,20 @@ mod tests {
     fn an_interface_that_replaces_another_one_is_another_place() {
         let (before, after) = (place(1, 1), Place { index: 7, ..place(1, 1) });
         let mut port = Looks::new(vec![before]);
-        assert_eq!(looks(&mut port, &[after.clone()], &[after], 2), [false, true]);
+        assert_eq!(looks(&mut port, from_ref(&after), from_ref(&after), 2), [false, true]);
     }
 
     #[test]
     fn a_library_that_had_to_use_another_interface_comes_back() {
         let (wired, bridge, again) = (place(1, 1), place(9, 9), place(1, 7));
         let mut port = Looks::new(vec![wired.clone()]);
-        assert_eq!(looks(&mut port, &[bridge.clone()], &[bridge.clone()], 2), [false, true]);
+        assert_eq!(looks(&mut port, from_ref(&bridge), from_ref(&bridge), 2), [false, true]);
         port.renewed(vec![bridge.clone()]);
         let other = place(2, 2);
         assert_eq!(looks(&mut port, &[bridge.clone(), other.clone()], &[bridge.clone(), other], 3), [false; 3]);
         for back in [wired, again] {
             assert_eq!(looks(&mut port, &[back.clone(), bridge.clone()], &[back], 2), [false, true]);
-            assert_eq!(looks(&mut port, &[bridge.clone()], &[bridge.clone()], 1), [false]);
+            assert_eq!(looks(&mut port, from_ref(&bridge), from_ref(&bridge), 1), [false]);
         }
         port.renewed(vec![place(1, 7)]);
         assert_eq!(port.missed, ["eth9"]);

@@ -158,7 +158,8 @@ fn a_lost_mail_begins_the_link_anew_with_all_channels() {
 #[test]
 fn a_later_incarnation_of_a_node_replaces_the_link_to_an_earlier_one() {
     let (mut a, mut b) = linked();
-    (told(&mut a), told(&mut b));
+    told(&mut a);
+    told(&mut b);
     let mut later = node(1);
     later.me.0.incarnation = 2;
     b.appeared(later.me, 6);
