@@ -13,6 +13,8 @@ const MAX_ALERTS = 200;
 const DRAW_MS = 10;
 const LABEL_MS = 250;
 const SETTLE_S = 5;
+// How often a cost is looked at, once a second, until there is one.
+const LOOKS = 20;
 
 const find = (id) => document.getElementById(id);
 const secret = location.hash.slice(1).match(/^[0-9a-f]{32}$/) ? location.hash.slice(1) : '';
@@ -178,10 +180,13 @@ function change(known) {
       return state(problem, 'bad');
     }
     state(`${agent.name}/${probe.instance}: ${to}`, 'good');
-    setTimeout(() => {
+    const told = (looks) => {
       const after = system.cost(probe.topic, SETTLE_S);
-      effect(`${agent.name}/${probe.instance}`, [[from || 'before', before], [to, after]]);
-    }, (SETTLE_S + 2) * 1000);
+      // No sample may have come in that time.
+      if (!(after?.each > 0) && looks > 1) return setTimeout(told, 1000, looks - 1);
+      return effect(`${agent.name}/${probe.instance}`, [[from || 'before', before], [to, after]]);
+    };
+    setTimeout(told, (SETTLE_S + 2) * 1000, LOOKS);
   });
   send({ op: 'command', id: commands, secret, node: agent.uuid, instance: probe.instance, settings: [['wire', to]] });
 }
