@@ -365,10 +365,12 @@ fn memory_stays_within_its_limit() {
     for format in [YAML, FLOW] {
         assert_eq!(format.read_within::<Tree>(long.as_bytes(), limits).unwrap_err().kind, FaultKind::Limit);
     }
-    // The offsets of a thousand scalars take more than their text.
+    // The offsets of a thousand scalars take more than their text. Only some of them are recorded
+    // then.
     let scalars = format!("{{unknown: [{}1]}}", "1,".repeat(999));
-    assert_eq!(YAML.read_within::<Tree>(scalars.as_bytes(), limits).unwrap_err().kind, FaultKind::Limit);
-    assert_eq!(YAML.read_within::<Tree>(scalars.as_bytes(), Limits::default()), Ok(Tree::default()));
+    assert_eq!(YAML.read_within::<Tree>(scalars.as_bytes(), limits), Ok(Tree::default()));
+    let wrong = scalars.replace("1]}", "1], name: [}");
+    assert!(YAML.read_within::<Tree>(wrong.as_bytes(), limits).is_err());
 }
 
 /// Texts of the suite that are wrong are refused; of those that are right all are read that are one
