@@ -13,7 +13,8 @@ pub enum HandlerError {
     #[error("{0}")]
     Failed(String),
     /// What the handler was given is not stored yet, and will be without being given again. The
-    /// handler stays open, and [`Handler::sync`](crate::Handler::sync) is called again after a pause.
+    /// handler stays open, and [`Handler::sync`](crate::Handler::sync) is called again after a
+    /// pause.
     #[error("{0}")]
     Delayed(String),
     /// The entry cannot be handled, now or later. It is counted and left out.

@@ -154,8 +154,8 @@ fn write(stream: &mut TcpStream, mut bytes: &[u8], until: Option<Instant>) -> Re
     Ok(())
 }
 
-/// Returns the time that is left; none if there is no limit, because the sum of the present time and
-/// the patience would overflow.
+/// Returns the time that is left; none if there is no limit, because the sum of the present time
+/// and the patience would overflow.
 fn left(until: Option<Instant>) -> Result<Option<Duration>, String> {
     let Some(until) = until else { return Ok(None) };
     let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());

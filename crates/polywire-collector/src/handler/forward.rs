@@ -17,8 +17,8 @@ use polywire_telemetry::{
 use super::{Handler, Kind};
 use crate::{Entry, Expects, HandlerError, Origin, Setting, Settings, json::PerType};
 
-/// How long one call of `sync` waits until the other collector has stored the samples. It is shorter
-/// than the time that a handler has at its end.
+/// How long one call of `sync` waits until the other collector has stored the samples. It is
+/// shorter than the time that a handler has at its end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The maximum number of pairs of origin and type whose stream is cached.

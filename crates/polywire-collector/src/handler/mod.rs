@@ -70,9 +70,9 @@ pub trait Handler: Send {
 
     /// Stores all entries of earlier calls of [`Handler::write`]: when this returns, they survive
     /// the end of the process, and of the machine if the handler can ensure that. They are then
-    /// acknowledged to their sources. Also called about once a second while no entries arrive. After
-    /// [`HandlerError::Delayed`], it is called again after a pause, possibly with more entries
-    /// written in between.
+    /// acknowledged to their sources. Also called about once a second while no entries arrive.
+    /// After [`HandlerError::Delayed`], it is called again after a pause, possibly with more
+    /// entries written in between.
     fn sync(&mut self) -> Result<(), HandlerError>;
 }
 

@@ -143,9 +143,9 @@ impl PositionMap<'_> {
         (self.every, self.passes) = (1, 0);
     }
 
-    /// Records that the output from here on comes from `source` in the message. If the entries would
-    /// exceed the memory limits, every second one is removed, and from then on every second call
-    /// does nothing. The entries only say where in the message a fault is, so a message is not
+    /// Records that the output from here on comes from `source` in the message. If the entries
+    /// would exceed the memory limits, every second one is removed, and from then on every second
+    /// call does nothing. The entries only say where in the message a fault is, so a message is not
     /// refused because of them.
     pub fn note(&mut self, output: &Output<'_>, source: usize) {
         if self.passes > 0 {

@@ -795,8 +795,8 @@ impl OpKind {
     }
 }
 
-/// The arm of an [`OpKind::Switch`] with these labels that a value chooses; none for a value that is
-/// no label. A binary search: a schema from outside may have many thousand labels.
+/// The arm of an [`OpKind::Switch`] with these labels that a value chooses; none for a value that
+/// is no label. A binary search: a schema from outside may have many thousand labels.
 pub(crate) fn arm_of(labels: &[(i64, u32)], value: i128) -> Option<usize> {
     let value = i64::try_from(value).ok()?;
     let found = labels.binary_search_by_key(&value, |(label, _)| *label).ok()?;

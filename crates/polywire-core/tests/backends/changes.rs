@@ -424,8 +424,8 @@ fn parts_of_more_than_there_was_are_refused() {
         assert_eq!(refused(&mut reader, b"\x88\x82\x81\xFF"), at_place(FaultKind::CombinedText));
         decoder.decode_with(&mut reader, true, b"\x80", &mut back).unwrap();
         assert_eq!(back.place, "abc", "{backend:?}");
-        // Slots have a limit, and a message that breaks it leaves what there was. Up to seven bytes do
-        // not count.
+        // Slots have a limit, and a message that breaks it leaves what there was. Up to seven bytes
+        // do not count.
         reader.limit_texts(8);
         assert_eq!(refused(&mut reader, b"\x88\x83\x86defghi"), at_place(FaultKind::Limit), "{backend:?}");
         decoder.decode_with(&mut reader, true, b"\x88\x83\x85defgh", &mut back).unwrap();

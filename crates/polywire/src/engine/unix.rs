@@ -56,8 +56,8 @@ engine!(UnixListen, "unix-listen", Role::Listen, "/tmp/polywire.sock", "Unix-dom
 engine!(UnixConnect, "unix-connect", Role::Connect, "/tmp/polywire.sock", "Unix-domain socket, connecting");
 
 /// Connects to a socket of any program without waiting, and returns a stream whose calls do not
-/// block. A call of [`UnixStream::connect`] waits without a limit while too many connections wait at
-/// the other end.
+/// block. A call of [`UnixStream::connect`] waits without a limit while too many connections wait
+/// at the other end.
 ///
 /// # Errors
 /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) if the path is a socket to which nobody
@@ -82,8 +82,8 @@ pub fn connect_now(path: &Path) -> io::Result<UnixStream> {
     Ok(OwnedFd::from(socket).into())
 }
 
-/// Connects a socket without waiting, and leaves it non-blocking. If the listener's backlog is full,
-/// a blocking socket would wait for it without a limit.
+/// Connects a socket without waiting, and leaves it non-blocking. If the listener's backlog is
+/// full, a blocking socket would wait for it without a limit.
 fn call(socket: &Socket, address: &SockAddr) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     match socket.connect(address) {

@@ -234,8 +234,8 @@ const UNSHARED: usize = MAX_OPS / 4;
 
 /// The definitions whose operations are made once, as a routine that each use calls: those that
 /// contain themselves and, in a type that would make a program too large, large unions with several
-/// uses. `parts` says how many parts of a union a walk looks at for each use. With `may_share` unset,
-/// only the former: in a stateful format, each use has a state of its own.
+/// uses. `parts` says how many parts of a union a walk looks at for each use. With `may_share`
+/// unset, only the former: in a stateful format, each use has a state of its own.
 fn in_routines(schema: &Schema, may_share: bool, parts: impl Fn(DefId) -> usize) -> BTreeSet<DefId> {
     let defs = schema.defs();
     let mut found = recursive(defs);

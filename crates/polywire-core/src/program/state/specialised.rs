@@ -5,9 +5,9 @@
 //! lies inline in the word, and only there: the slot's bytes are those of an earlier string.
 //!
 //! `exec/direct.rs` calls [`State::specialise`] before the first message and
-//! [`State::begin_specialised`] before each, and [`State::roll_back_specialised`] after a bail-out. [`State::begin`]
-//! turns it back into an ordinary state for the general function. Direct functions change the words
-//! in memory.
+//! [`State::begin_specialised`] before each, and [`State::roll_back_specialised`] after a bail-out.
+//! [`State::begin`] turns it back into an ordinary state for the general function. Direct functions
+//! change the words in memory.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::ops::Deref;

@@ -129,8 +129,9 @@ impl Shared {
             channels.remove(channel);
             self.links().iter().for_each(|other| other.outbox.retire(channel));
         }
-        // While the port closes, its links end one after the other. Publishers must not believe that
-        // their subscribers have left: they would retain nothing for them until the next relay.
+        // While the port closes, its links end one after the other. Publishers must not believe
+        // that their subscribers have left: they would retain nothing for them until the next
+        // relay.
         let is_closing = self.stop.is_set();
         for open in channels.open.values_mut().filter(|_| !is_closing) {
             // If this link was the last that had not answered, the joint answer is complete now.
