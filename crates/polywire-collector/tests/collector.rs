@@ -103,6 +103,15 @@ fn collector(name: &str, handlers: &str) -> Collector {
     collector
 }
 
+/// A collector whose handlers have stored the numbers from 1 to `last`.
+fn collector_that_stores(name: &str, handlers: &str, last: u64) -> Collector {
+    let mut collector = collector(name, handlers);
+    let (numbers, counts) = Numbers::new(last);
+    collector.add_source(Box::new(numbers)).expect("a thread");
+    until("all is stored", || counts.acknowledged.load(Ordering::Acquire) == last);
+    collector
+}
+
 #[test]
 fn a_slow_handler_holds_up_no_other() {
     let handlers = "[handlers.quick]\nkind = 'null'\nsync = 0\n\
@@ -120,10 +129,7 @@ fn a_slow_handler_holds_up_no_other() {
 #[test]
 fn a_source_is_held_up_if_that_is_asked_for() {
     let handlers = "[handlers.slow]\nkind = 'odd'\nmode = 'slow'\nqueue = 2\nsync = 0\noverflow = 'block'";
-    let mut collector = collector("block", handlers);
-    let (numbers, counts) = Numbers::new(30);
-    collector.add_source(Box::new(numbers)).expect("a thread");
-    until("all is stored", || counts.acknowledged.load(Ordering::Acquire) == 30);
+    let collector = collector_that_stores("block", handlers, 30);
     assert_eq!((collector.status()[0].stored, collector.status()[0].dropped), (30, 0));
 }
 
@@ -139,10 +145,7 @@ fn bytes_that_a_handler_is_storing_are_bounded() {
 #[test]
 fn what_a_failing_handler_had_not_stored_comes_again() {
     let handlers = "[handlers.odd]\nkind = 'odd'\nmode = 'fails'\noverflow = 'block'\nsync = 0";
-    let mut collector = collector("fails", handlers);
-    let (numbers, counts) = Numbers::new(20);
-    collector.add_source(Box::new(numbers)).expect("a thread");
-    until("all is stored", || counts.acknowledged.load(Ordering::Acquire) == 20);
+    let collector = collector_that_stores("fails", handlers, 20);
     assert_eq!(*STORED.lock().expect("not poisoned"), (1..=20).collect::<Vec<_>>(), "once and in order");
     let status = &collector.status()[0];
     assert!(status.failures >= 2 && status.stored == 20 && status.problem.is_empty(), "{status:?}");
@@ -151,10 +154,7 @@ fn what_a_failing_handler_had_not_stored_comes_again() {
 #[test]
 fn a_handler_that_delays_stays_open_and_gets_nothing_again() {
     let handlers = "[handlers.odd]\nkind = 'odd'\nmode = 'delays'\noverflow = 'block'\nsync = 0";
-    let mut collector = collector("delays", handlers);
-    let (numbers, counts) = Numbers::new(20);
-    collector.add_source(Box::new(numbers)).expect("a thread");
-    until("all is stored", || counts.acknowledged.load(Ordering::Acquire) == 20);
+    let collector = collector_that_stores("delays", handlers, 20);
     let delayed = DELAYED.lock().expect("not poisoned");
     assert_eq!((&delayed.written, delayed.opened), (&(1..=20).collect(), 1), "once and in order");
     drop(delayed);

@@ -27,7 +27,7 @@ use polywire_core::{
     frame::{Answer, Start},
 };
 
-use self::addresses::{Looks, present, usable};
+use self::addresses::{Looks, present_and_usable, usable};
 use super::{EngineError, Event, LinkId, LinkStats, Loan, Port, Sent, Sink};
 
 pub(super) use self::addresses::Place;
@@ -165,7 +165,8 @@ impl Shared {
     fn watch(&self, used: Vec<Place>) {
         let mut looks = Looks::new(used);
         while self.wait(LOOK) {
-            if looks.look(&present(), self.opener.chosen(usable())) {
+            let (present, usable) = present_and_usable();
+            if looks.look(&present, self.opener.chosen(usable)) {
                 self.close_current();
                 looks.renewed(self.reopen());
             }

@@ -26,15 +26,24 @@ impl Place {
     }
 }
 
-/// Returns all addresses of this machine.
-pub(super) fn present() -> Vec<Place> {
-    system::interfaces().filter_map(Place::of).collect()
+/// Returns all addresses of this machine and the [usable] ones, as the system has them at one time.
+pub(super) fn present_and_usable() -> (Vec<Place>, Vec<Place>) {
+    let (mut present, mut usable) = (Vec::new(), Vec::new());
+    for found in system::interfaces() {
+        let is_usable = found.is_up && !found.is_loopback;
+        let Some(place) = Place::of(found) else { continue };
+        if is_usable {
+            usable.push(place.clone());
+        }
+        present.push(place);
+    }
+    (present, usable)
 }
 
 /// Returns the addresses from which other machines can be found, in the order of the system: those
 /// of interfaces that are up, take multicast and reach more than this machine.
 pub(super) fn usable() -> Vec<Place> {
-    system::interfaces().filter(|found| found.is_up && !found.is_loopback).filter_map(Place::of).collect()
+    present_and_usable().1
 }
 
 /// The most interfaces that are remembered because a library has lost its address there.
@@ -154,7 +163,8 @@ mod tests {
 
     #[test]
     fn loopback_is_not_for_other_machines() {
-        assert!(present().iter().any(|place| place.address.is_loopback()));
-        assert!(usable().iter().all(|place| !place.address.is_loopback()));
+        let (present, usable) = present_and_usable();
+        assert!(present.iter().any(|place| place.address.is_loopback()));
+        assert!(usable.iter().all(|place| !place.address.is_loopback()));
     }
 }
