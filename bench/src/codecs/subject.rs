@@ -28,7 +28,12 @@ pub struct Subject<T> {
 impl<T: Measured> Subject<T> {
     /// Generates the values.
     pub fn new() -> Subject<T> {
-        let samples = Samples::<T>::generate(T::MESSAGES);
+        Subject::with(T::MESSAGES)
+    }
+
+    /// Generates the first values, as many as given.
+    pub fn with(count: usize) -> Subject<T> {
+        let samples = Samples::<T>::generate(count);
         let shape = Shape::of(T::shape().schema()).expect("a derived type has a shape");
         let mut subject = Subject { samples, records: Vec::new(), shape };
         let bytes = subject.encoded("cdr");

@@ -31,6 +31,9 @@ pub const MEASUREMENTS: &[crate::Measurement] = &[
     ("idle", idle::group),
 ];
 
+/// The role of an end whose wire names none.
+const EITHER: &str = "either";
+
 /// An engine between two processes of one machine, and the bare sockets that it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
@@ -63,11 +66,13 @@ impl Family {
     }
 
     /// The wire of an end, in CDR. The engines over TCP and Unix-domain sockets have a name for
-    /// each role.
+    /// each role. With the role [`EITHER`], the end that opens first listens.
     fn wire(self, role: &str, address: &str) -> String {
         match self {
-            Family::Tcp | Family::Unix | Family::Tls => format!("cdr@{}-{role}/{address}", self.name()),
-            Family::Local | Family::Udp | Family::UdpReliable => format!("cdr@{}/{address}", self.name()),
+            Family::Tcp | Family::Unix | Family::Tls if role != EITHER => {
+                format!("cdr@{}-{role}/{address}", self.name())
+            }
+            _ => format!("cdr@{}/{address}", self.name()),
         }
     }
 }

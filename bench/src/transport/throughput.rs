@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Family,
+    EITHER, Family,
     child::{OtherEnd, stay},
     pubsub, raw,
 };
@@ -42,7 +42,7 @@ fn rows(family: Family, size: usize, effort: Effort) -> Vec<Row> {
     unpin();
     let messages = if effort.turns > Effort::QUICK.turns { MESSAGES } else { 1000 };
     let other = OtherEnd::start(&["throughput", family.name(), &messages.to_string(), &size.to_string()]);
-    let mut ours = pubsub::Flood::open(family, "connect", &other.addresses[0], &other.identity, size);
+    let mut ours = pubsub::Flood::open(family, EITHER, &other.addresses[0], &other.identity, size);
     ours.meet(1);
     let ours = RefCell::new(ours);
     let mut bare = raw::Flood::connect(family, &other.addresses[1], &other.identity, size, 1);
@@ -113,7 +113,7 @@ pub(super) fn measure<'a>(
 /// Runs in the child: counts messages, by publish/subscribe, on a bare socket, and by libzmq.
 pub(super) fn count(family: Family, turn: u64, size: usize) {
     let address = pubsub::free_address(family);
-    let _ours = pubsub::Counter::open(family, "listen", &address, turn);
+    let _ours = pubsub::Counter::open(family, EITHER, &address, turn);
     #[cfg(feature = "peers")]
     let theirs = super::zeromq::count(turn);
     #[cfg(not(feature = "peers"))]

@@ -20,7 +20,8 @@ const BUCKETS: usize = ((LAST_BIT - FIRST_BIT) << PART_BITS) as usize + 2;
 /// clocks are synchronised. If the sender's clock is ahead by more than the message took, the
 /// difference is negative: such a message counts in `negative`, and in nothing else.
 ///
-/// A subscriber measures the first 64 messages of each channel, and then every eighth.
+/// A subscriber measures the first 64 messages of each channel, and then every eighth. Of messages
+/// that a callback gets together, it measures only the first.
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Polywire::Latencies")]
 #[non_exhaustive]

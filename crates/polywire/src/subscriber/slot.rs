@@ -233,16 +233,17 @@ impl<C: Coding> SlotOf<C> {
     }
 
     /// Measures the latency of the first messages, and of some of those after them: reading the
-    /// clock costs more than all other counting.
+    /// clock costs more than all other counting. Of `together` messages that have arrived together,
+    /// only the first is measured.
     #[inline]
-    fn measure(&self, envelope: &Envelope<'_>) {
+    fn measure(&self, first: &Envelope<'_>, together: u32) {
         let number = self.seen.load(Ordering::Relaxed);
         // Only the link's thread writes. With two threads, some messages would be measured too
         // often.
-        self.seen.store(number.wrapping_add(1), Ordering::Relaxed);
-        let is_due = number < MEASURED_FIRST || number.is_multiple_of(MEASURED_EACH);
+        self.seen.store(number.wrapping_add(together), Ordering::Relaxed);
+        let is_due = number < MEASURED_FIRST || number.wrapping_neg() % MEASURED_EACH < together;
         if is_due && !self.is_auxiliary() {
-            self.route.counts.measure(envelope.timestamp_ns);
+            self.route.counts.measure(first.timestamp_ns);
         }
     }
 
@@ -325,11 +326,11 @@ impl<C: Coding> SlotOf<C> {
             self.route.heard(self.source.announcement.writer);
         }
         self.tell_missing(missing);
+        self.measure(first, messages.len() as u32);
         let call_each = || {
             let (mut callback, mut info) = (inline.lock(), self.info(first, 0));
             for (envelope, payload) in messages {
                 let _span = self.span(envelope).entered();
-                self.measure(envelope);
                 info.set(envelope, payload.len());
                 if let Err(reason) = self.call(&mut callback, envelope, payload, &info, None) {
                     self.route.tell_undecodable(&reason);
@@ -451,7 +452,7 @@ impl<C: Coding> Slot for SlotOf<C> {
     #[inline]
     fn deliver(&self, envelope: &Envelope<'_>, payload: &[u8], wire_bytes: usize, shared: Option<SharedPayload<'_>>) {
         let _span = self.span(envelope).entered();
-        self.measure(envelope);
+        self.measure(envelope, 1);
         if self.asserted {
             self.route.heard(self.source.announcement.writer);
         }

@@ -10,9 +10,10 @@ use alloc::string::String;
 use crate::{
     layout::{EnumNode, Kind, NodeId, Scalar, text_at},
     program::{
-        Bytes, Check, FaultKind, Input, Limits, Op, OpKind, Order, Output, PathId, Place, Program, ScalarKernel, State,
+        Bytes, Check, FaultKind, Input, Limits, Op, OpKind, Output, PathId, Place, Program, ScalarKernel, State,
         Status, TextKernel,
         interp::{self, DecodeRun, bytes::set_octets, op as interpret},
+        kernels::utf8,
     },
 };
 
@@ -85,13 +86,14 @@ pub(super) unsafe extern "C" fn get_counted_nul(
     // SAFETY: direct code passes a string of the value that it decodes, and the rest of its
     // message, of `left` bytes.
     let (string, rest) = unsafe { (&mut *string, core::slice::from_raw_parts(at, left as usize)) };
-    let (limits, order) = (Limits::default(), if is_little != 0 { Order::Little } else { Order::Big });
-    let mut input = Input::new(rest, &limits);
-    match interp::texts::counted_text(&mut input, order) {
+    let Some((head, rest)) = rest.split_first_chunk() else { return 0 };
+    let count = if is_little != 0 { u32::from_le_bytes(*head) } else { u32::from_be_bytes(*head) };
+    let Some([text @ .., 0]) = rest.get(..count as usize) else { return 0 };
+    match utf8::text(text) {
         Ok(text) if text.len() <= string.capacity() && text.len() as u64 <= longest => {
             string.clear();
             string.push_str(text);
-            input.position() as u64
+            u64::from(count) + head.len() as u64
         }
         _ => 0,
     }

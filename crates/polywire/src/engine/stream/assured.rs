@@ -27,6 +27,8 @@ const LONGER: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(super) struct Assured {
     channels: RwLock<BTreeMap<ChannelId, Arc<AssuredChannel>>>,
+    /// Whether `channels` has any. Read before each message, which would otherwise lock `channels`.
+    has_channels: AtomicBool,
     /// A peer relays, or has done so.
     is_active: AtomicBool,
     pub(super) resend_state: Mutex<ResendState>,
@@ -93,14 +95,24 @@ impl Assured {
     }
 
     pub(super) fn add(&self, channel: ChannelId) {
-        self.channels.write().insert(channel, Arc::default());
+        let mut channels = self.channels.write();
+        channels.insert(channel, Arc::default());
+        self.has_channels.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn remove(&self, channel: ChannelId) {
-        self.channels.write().remove(&channel);
+        let mut channels = self.channels.write();
+        channels.remove(&channel);
+        self.has_channels.store(!channels.is_empty(), Ordering::Relaxed);
     }
 
+    /// The assured channel with this id. A channel is found from the end of [`Assured::add`] on by
+    /// the thread that has called it, and by those that it has told.
+    #[inline]
     pub(super) fn channel(&self, id: ChannelId) -> Option<Arc<AssuredChannel>> {
+        if !self.has_channels.load(Ordering::Relaxed) {
+            return None;
+        }
         self.channels.read().get(&id).cloned()
     }
 

@@ -56,8 +56,13 @@ impl RelayedChannels {
     }
 
     #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
     pub(super) fn get(&self, theirs: ChannelId) -> Option<ChannelId> {
-        if self.0.is_empty() {
+        if self.is_empty() {
             return None;
         }
         self.0.get(&theirs).copied()

@@ -563,11 +563,15 @@ impl Outbox {
     }
 
     /// Writes the gathered messages if the burst is over, or if no thread has written since the
-    /// flusher's last check.
+    /// flusher's last check. Asks a busy publisher to write them with its next message, since it
+    /// would have to wait for the lock while this thread writes. If it is no longer busy at the
+    /// next check, writes them then.
     fn look(&self, state: &mut Outgoing) {
         state.burst.gathering = self.pace.look(&mut state.burst);
-        let is_due = !state.burst.gathering || !state.burst.written;
-        if is_due && !state.full {
+        let Burst { gathering, written, quiet, asked, .. } = state.burst;
+        let is_due = !gathering || !written;
+        state.burst.asked = is_due && gathering && quiet == 0 && !asked;
+        if is_due && !state.burst.asked && !state.full {
             self.pump(state, PUMP_BYTES);
         }
         state.burst.written = false;
@@ -670,6 +674,7 @@ impl Outbox {
         match turn {
             Turn::AtOnce(began) => self.pump_at(state, PUMP_BYTES, began),
             _ if state.queue.len() >= self.options.write_bytes => self.pump(state, PUMP_BYTES),
+            Turn::Gather if state.burst.asked => self.pump(state, PUMP_BYTES),
             Turn::Gather if !state.burst.gathering => {
                 state.burst = self.pace.burst_of_link();
                 self.work.notify_one();
@@ -738,7 +743,7 @@ impl Outbox {
             Err(_) => self.broke(state),
         }
         state.last_written = now;
-        state.burst.written = true;
+        (state.burst.written, state.burst.asked) = (true, false);
         if state.waiting_bytes() <= self.options.queue_bytes / 2 {
             state.stalled = false;
             self.room.notify_all();

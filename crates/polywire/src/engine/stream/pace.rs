@@ -82,6 +82,8 @@ pub(super) struct Burst {
     pub(super) quiet: u32,
     /// The queue was written since the flusher's last check.
     pub(super) written: bool,
+    /// The flusher has asked the publisher of the next message to write the queue.
+    pub(super) asked: bool,
 }
 
 impl Pace {

@@ -66,17 +66,16 @@ impl Emit<'_, '_> {
     /// Writes an integer. There must be room.
     pub(in super::super) fn write_entity(&mut self, signed: bool, value: Value) {
         let (here, position) = (self.here(), self.position());
-        let short = if signed {
-            let biased = self.code.ins().iadd_imm_s(value, 64);
-            self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, biased, 128)
-        } else {
-            self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, value, 128)
-        };
+        // A comparison with 127 and an operation on one byte are shorter instructions.
+        // A direct function of many fields is bound by the size of its code.
+        let biased = if signed { self.code.ins().iadd_imm_s(value, 64) } else { value };
+        let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, biased, 127);
         let (one, more, done) = (self.code.create_block(), self.cold(), self.code.create_block());
-        self.code.ins().brif(short, one, &[], more, &[]);
+        self.code.ins().brif(long, more, &[], one, &[]);
         self.code.switch_to_block(one);
-        let byte = self.code.ins().bor_imm_s(value, 0x80);
-        self.store_scalar(Scalar::U8, byte, here, 0);
+        let byte = self.code.ins().ireduce(types::I8, value);
+        let byte = self.code.ins().bor_imm_s(byte, -0x80);
+        self.store(byte, here, 0);
         let next = self.code.ins().iadd_imm_s(position, 1);
         self.code.def_var(self.position, next);
         self.jump_and_begin(done, more);

@@ -99,6 +99,39 @@ fn what_waits_for_a_peer_beside_messages_is_bounded() {
 }
 
 #[test]
+fn a_busy_publisher_writes_what_the_flusher_asks_for() {
+    let (outbox, _there) = outbox(|_| {});
+    let channel = announce(&outbox, 1);
+    outbox.answered(channel, &Answer::Accept(1));
+    let begins_burst = (0..10_000).any(|_| {
+        let turn = outbox.pace.begin(1, 1);
+        outbox.pace.end(turn);
+        turn == Turn::Gather
+    });
+    assert!(begins_burst, "calls without a pause begin a burst");
+    let publish = |sequence| {
+        let (envelope, mut sent) = (Envelope::data(channel, sequence, 0), Sent::default());
+        outbox.send(&envelope, &mut Payload::Bytes(&[0; 10]), Turn::Gather, &mut sent).expect("fits");
+        // Other messages of the port make the publisher a busy one.
+        outbox.pace.begin(100, 1);
+    };
+    let look = || {
+        let mut state = outbox.lock();
+        outbox.look(&mut state);
+        (state.queue.is_empty(), state.burst.asked)
+    };
+    publish(1);
+    assert_eq!(look(), (false, true), "the publisher is busy");
+    publish(2);
+    assert!(outbox.lock().queue.is_empty(), "the publisher has written both messages");
+    publish(3);
+    assert_eq!(look(), (false, false), "something was written since the last check");
+    outbox.pace.begin(100, 1);
+    assert_eq!(look(), (false, true));
+    assert_eq!(look(), (true, false), "the publisher has stopped, so the flusher writes");
+}
+
+#[test]
 fn what_is_not_confirmed_is_known() {
     let (outbox, there) = outbox(|_| {});
     let (a, b) = (announce(&outbox, 1), announce(&outbox, 2));
