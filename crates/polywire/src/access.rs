@@ -28,7 +28,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -194,7 +194,7 @@ impl Gate {
         let rules = made_from.for_peer(who);
         let limit = rules.iter().flatten().filter_map(|rule| rule.bytes_per_second).min();
         let meter = limit.map(|limit| self.meter(who, limit));
-        Rights { who: who.clone(), made_from, rules, meter, is_prepaid: AtomicBool::new(false) }
+        Rights { who: who.clone(), made_from, rules, meter, prepaid: AtomicUsize::new(0) }
     }
 
     /// Counts a refusal.
@@ -290,8 +290,9 @@ pub(crate) struct Rights {
     /// The rules that apply to the peer; `None` if the peer may do everything.
     rules: Option<Vec<Rule>>,
     meter: Option<Arc<Meter>>,
-    /// Whether [`Rights::admit`] has metered the message that is being received.
-    is_prepaid: AtomicBool,
+    /// The number of messages that [`Rights::admit`] has metered and [`Rights::take`] has not taken
+    /// yet. Used by the thread that reads the peer's link.
+    prepaid: AtomicUsize,
 }
 
 impl Rights {
@@ -317,7 +318,7 @@ impl Rights {
     pub(crate) fn admit(&self, bytes: usize, is_open: impl Fn() -> bool) -> bool {
         let Some(meter) = &self.meter else { return true };
         let admitted = meter.wait(bytes as u64, is_open);
-        self.is_prepaid.store(admitted, Ordering::Relaxed);
+        self.prepaid.fetch_add(usize::from(admitted), Ordering::Relaxed);
         admitted
     }
 
@@ -327,12 +328,15 @@ impl Rights {
         self.meter.is_some()
     }
 
-    /// Meters a received message, unless [`Rights::admit`] did so just before.
+    /// Meters a received message, unless [`Rights::admit`] has done so.
     #[inline]
     pub(crate) fn take(&self, bytes: usize, is_open: impl Fn() -> bool) -> bool {
         match &self.meter {
             None => true,
-            Some(_) if self.is_prepaid.swap(false, Ordering::Relaxed) => true,
+            Some(_) if self.prepaid.load(Ordering::Relaxed) > 0 => {
+                self.prepaid.fetch_sub(1, Ordering::Relaxed);
+                true
+            }
             Some(meter) => meter.wait(bytes as u64, is_open),
         }
     }
@@ -557,7 +561,8 @@ mod tests {
         );
         let (one, two) = (gate.rights(&certificate("a")), gate.rights(&certificate("a")));
         let other = gate.rights(&certificate("b"));
-        assert!(one.admit(1000, || true) && one.take(1000, || false), "metered once");
+        // Messages that have arrived together are all admitted before the first is taken.
+        assert!((0..4).all(|_| one.admit(250, || true)) && (0..4).all(|_| one.take(250, || false)), "metered once");
         assert!(!two.take(1000, || false), "nothing is left");
         assert!(other.take(1000, || false));
         assert_eq!(gate.meters.lock().len(), 2);

@@ -23,11 +23,10 @@ use super::{
     link::Link,
     link_slots::LinkSlot,
     outbox::{Outbox, Report},
-    payload::Payload,
     shared::{PeerSource, Shared},
     transport::{ByteStream, Connection},
 };
-use crate::engine::{Action, Disconnect, EngineError, Event, LinkInfo, LinkSink, Principal};
+use crate::engine::{Action, Disconnect, EngineError, Event, LinkInfo, LinkSink, Principal, Sent};
 
 /// Size of the receive buffer while frames are small.
 const READ_BYTES: usize = 128 << 10;
@@ -376,7 +375,9 @@ impl Receiver<'_> {
                 Step::Frame { frame: Frame::Data(envelope, payload), used: more } => {
                     let header = more - payload.len();
                     self.confirmations.messages += 1;
-                    if self.is_taken(&envelope, payload, self.has_others()) {
+                    let mut relayed = Vec::new();
+                    if self.is_taken(&envelope, payload, self.has_others(), &mut relayed) {
+                        self.relay(&relayed);
                         let place = aligned.place(payload);
                         match inbox.held(used + header, payload.len()) {
                             Some(held) => self.sink.message_held(&envelope, place, held),
@@ -410,7 +411,7 @@ impl Receiver<'_> {
         inbox: &'b Inbox,
     ) -> (usize, Result<Step<'b>, FrameError>) {
         let (bytes, mut used, has_others) = (inbox.bytes(), 0, self.has_others());
-        let mut small: Vec<(Envelope<'_>, &[u8])> = Vec::new();
+        let (mut small, mut relayed): (Vec<(Envelope<'_>, &[u8])>, Vec<_>) = (Vec::new(), Vec::new());
         loop {
             let other = loop {
                 if small.len() == TOGETHER {
@@ -441,13 +442,14 @@ impl Receiver<'_> {
                 self.confirmations.messages += 1;
                 inbox.learn(more - payload.len());
                 used += more;
-                if !self.is_taken(envelope, payload, has_others) {
+                if !self.is_taken(envelope, payload, has_others, &mut relayed) {
                     small.pop();
                 }
             };
             if !small.is_empty() {
+                self.relay(&relayed);
                 self.sink.messages(&small);
-                small.clear();
+                (small.clear(), relayed.clear());
             }
             if let Some(other) = other {
                 return (used, other);
@@ -464,26 +466,35 @@ impl Receiver<'_> {
         !self.relayed_channels.is_empty() && self.shared.links().len() > 1
     }
 
-    /// Relays a message to the other links, if there are any, and if its channel is relayed.
-    /// Returns whether the sink gets the message: the peer may send it.
+    /// Returns whether the sink gets a message: the peer may send it. Adds the message to `relayed`
+    /// if the port has other links and relays the channel.
     #[inline]
-    fn is_taken(&self, envelope: &Envelope<'_>, payload: &[u8], has_others: bool) -> bool {
+    fn is_taken<'m>(
+        &self,
+        envelope: &Envelope<'m>,
+        payload: &'m [u8],
+        has_others: bool,
+        relayed: &mut Vec<(Envelope<'m>, &'m [u8])>,
+    ) -> bool {
         if self.shared.stop.is_set() {
             return false;
         }
         let channel = if has_others { self.relayed_channels.get(envelope.channel) } else { None };
-        channel.is_none_or(|channel| self.relay(channel, envelope, payload))
-    }
-
-    #[inline(never)]
-    fn relay(&self, channel: ChannelId, envelope: &Envelope<'_>, payload: &[u8]) -> bool {
+        let Some(channel) = channel else { return true };
         let is_admitted = self.sink.admits(payload.len());
         if is_admitted {
-            let envelope = Envelope { channel, ..*envelope };
-            // Fails only for messages that are too large. All links have the limits of this one.
-            let _ = self.shared.distribute(&envelope, &mut Payload::Bytes(payload), Some(self.link.info.id));
+            relayed.push((Envelope { channel, ..*envelope }, payload));
         }
         is_admitted
+    }
+
+    /// Relays messages to the other links.
+    #[inline]
+    fn relay(&self, messages: &[(Envelope<'_>, &[u8])]) {
+        if !messages.is_empty() {
+            // Fails only for messages that are too large. All links have the limits of this one.
+            let _ = self.shared.distribute_all_now(messages, Some(self.link.info.id), &mut Sent::default());
+        }
     }
 
     fn handle(&mut self, frame: Frame<'_>) -> Result<(), Disconnect> {

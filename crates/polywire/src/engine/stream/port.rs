@@ -210,7 +210,7 @@ impl Port for StreamPort {
     }
 
     fn commit(&self, envelope: &Envelope<'_>, mut loan: Loan) -> Result<Sent, EngineError> {
-        let sent = self.0.distribute(envelope, &mut Payload::Loan(&mut loan), None);
+        let sent = self.0.distribute(envelope, &mut Payload::Loan(&mut loan));
         let bytes = loan.into_inner();
         if bytes.capacity() <= SPARE_BYTES {
             let _ = SPARE.try_with(|spare| spare.set(bytes));
@@ -219,7 +219,7 @@ impl Port for StreamPort {
     }
 
     fn send(&self, envelope: &Envelope<'_>, payload: &[u8]) -> Result<Sent, EngineError> {
-        self.0.distribute(envelope, &mut Payload::Bytes(payload), None)
+        self.0.distribute(envelope, &mut Payload::Bytes(payload))
     }
 
     fn send_all(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {

@@ -63,10 +63,10 @@ impl Shared {
     ) -> Result<Sent, EngineError> {
         let mut state = self.with_room(channel, payload.bytes().len());
         let sent = match self.way(&state) {
-            Way::Plain => return self.distribute_now(envelope, payload, None),
+            Way::Plain => return self.distribute_now(envelope, payload),
             Way::Waits => Sent::default(),
             Way::Relay(relay) => {
-                let sent = self.distribute_now(envelope, payload, None)?;
+                let sent = self.distribute_now(envelope, payload)?;
                 if state.sent(&relay, &sent, [(envelope, payload.bytes())]) {
                     return Ok(sent);
                 }
@@ -89,10 +89,10 @@ impl Shared {
         let all = messages.iter().map(|(envelope, payload)| (envelope, *payload));
         let mut sent = Sent::default();
         match self.way(&state) {
-            Way::Plain => return self.distribute_all_now(messages, sum),
+            Way::Plain => return self.distribute_all_now(messages, None, sum),
             Way::Waits => {}
             Way::Relay(relay) => {
-                let result = self.distribute_all_now(messages, &mut sent);
+                let result = self.distribute_all_now(messages, None, &mut sent);
                 let count = result.as_ref().map_or_else(|(count, _)| *count, |()| messages.len());
                 if state.sent(&relay, &sent, all.clone().take(count)) || result.is_err() {
                     *sum += sent;

@@ -91,26 +91,17 @@ impl Shared {
         self.links.load()
     }
 
-    /// Sends a message to every link that wants it, except `from`, the link on which it arrived.
-    /// Called by publishers, and by the reading thread of a link whose messages are relayed.
+    /// Sends a message of this node to every link that wants it.
     #[inline]
-    pub(super) fn distribute(
-        &self,
-        envelope: &Envelope<'_>,
-        payload: &mut Payload<'_>,
-        from: Option<LinkId>,
-    ) -> Result<Sent, EngineError> {
-        if from.is_none() {
-            // Before any link gets the message: a link may hold it until its peer has answered.
-            self.local.options.limits.check_message(envelope, payload.bytes().len())?;
-        }
+    pub(super) fn distribute(&self, envelope: &Envelope<'_>, payload: &mut Payload<'_>) -> Result<Sent, EngineError> {
+        // Before any link gets the message: a link may hold it until its peer has answered.
+        self.local.options.limits.check_message(envelope, payload.bytes().len())?;
         if self.assured.is_active()
-            && from.is_none()
             && let Some(channel) = self.assured.channel(envelope.channel)
         {
             return self.distribute_assured(&channel, envelope, payload);
         }
-        self.distribute_now(envelope, payload, from)
+        self.distribute_now(envelope, payload)
     }
 
     #[inline]
@@ -118,12 +109,11 @@ impl Shared {
         &self,
         envelope: &Envelope<'_>,
         payload: &mut Payload<'_>,
-        from: Option<LinkId>,
     ) -> Result<Sent, EngineError> {
         let mut sent = Sent::default();
         let links = self.links();
         let turn = self.pace.begin(1, links.len());
-        for link in links.iter().filter(|link| Some(link.info.id) != from) {
+        for link in links.iter() {
             let notice = link.outbox.send(envelope, payload, turn, &mut sent)?;
             notice.into_iter().for_each(|notice| self.tell_dropped(link, notice));
         }
@@ -152,7 +142,7 @@ impl Shared {
             // one.
             return self.distribute_all_assured(&channel, messages, sent);
         }
-        self.distribute_all_now(messages, sent)
+        self.distribute_all_now(messages, None, sent)
     }
 
     /// Sends the messages that come before one that is too large, and fails with `error`.
@@ -167,15 +157,18 @@ impl Shared {
         Err((messages.len(), error.into()))
     }
 
+    /// Sends messages to every link that wants them, except `from`, the link on which they arrived.
+    /// Called by publishers, and by the reading thread of a link whose messages are relayed.
     #[inline]
     pub(super) fn distribute_all_now(
         &self,
         messages: &[(Envelope<'_>, &[u8])],
+        from: Option<LinkId>,
         sent: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
         let (links, mut messages, mut failed) = (self.links(), messages, None);
         let turn = self.pace.begin(messages.len(), links.len());
-        for link in links.iter() {
+        for link in links.iter().filter(|link| Some(link.info.id) != from) {
             let tell = |notice| self.tell_dropped(link, notice);
             if let Err((index, error)) = link.outbox.send_all(messages, turn, sent, tell) {
                 // The other links have the same limits.
