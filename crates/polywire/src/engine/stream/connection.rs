@@ -449,7 +449,8 @@ impl Receiver<'_> {
             if !small.is_empty() {
                 self.relay(&relayed);
                 self.sink.messages(&small);
-                (small.clear(), relayed.clear());
+                small.clear();
+                relayed.clear();
             }
             if let Some(other) = other {
                 return (used, other);
