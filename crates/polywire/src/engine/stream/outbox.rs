@@ -563,18 +563,19 @@ impl Outbox {
     }
 
     /// Writes the gathered messages if the burst is over, or if no thread has written since the
-    /// flusher's last check. Asks a busy publisher to write them with its next message, since it
-    /// would have to wait for the lock while this thread writes. If it is no longer busy at the
-    /// next check, writes them then.
+    /// flusher's last check. Asks the publisher to write them with its next message if it is busy
+    /// on this link, since it would have to wait for the lock while this thread writes. If it is no
+    /// longer busy at the next check, writes them then.
     fn look(&self, state: &mut Outgoing) {
         state.burst.gathering = self.pace.look(&mut state.burst);
-        let Burst { gathering, written, quiet, asked, .. } = state.burst;
+        let Burst { gathering, written, asked, handed, .. } = state.burst;
         let is_due = !gathering || !written;
-        state.burst.asked = is_due && gathering && quiet == 0 && !asked;
+        let is_busy = state.handed.saturating_sub(handed) >= u64::from(self.options.burst);
+        state.burst.asked = is_due && gathering && is_busy && !asked;
         if is_due && !state.burst.asked && !state.full {
             self.pump(state, PUMP_BYTES);
         }
-        state.burst.written = false;
+        (state.burst.written, state.burst.handed) = (false, state.handed);
     }
 
     /// Reports to the peer the losses after the last message sent, which no later message reports
@@ -676,7 +677,7 @@ impl Outbox {
             _ if state.queue.len() >= self.options.write_bytes => self.pump(state, PUMP_BYTES),
             Turn::Gather if state.burst.asked => self.pump(state, PUMP_BYTES),
             Turn::Gather if !state.burst.gathering => {
-                state.burst = self.pace.burst_of_link();
+                state.burst = Burst { handed: state.handed, ..self.pace.burst_of_link() };
                 self.work.notify_one();
             }
             Turn::Gather | Turn::Together => {}

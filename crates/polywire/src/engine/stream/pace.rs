@@ -84,6 +84,8 @@ pub(super) struct Burst {
     pub(super) written: bool,
     /// The flusher has asked the publisher of the next message to write the queue.
     pub(super) asked: bool,
+    /// How many messages the link had at the flusher's last check.
+    pub(super) handed: u64,
 }
 
 impl Pace {
