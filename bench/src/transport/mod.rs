@@ -68,11 +68,12 @@ impl Family {
     /// The wire of an end, in CDR. The engines over TCP and Unix-domain sockets have a name for
     /// each role. With the role [`EITHER`], the end that opens first listens.
     fn wire(self, role: &str, address: &str) -> String {
-        match self {
-            Family::Tcp | Family::Unix | Family::Tls if role != EITHER => {
-                format!("cdr@{}-{role}/{address}", self.name())
+        let role = match self {
+            Family::Tcp | Family::Unix | Family::Tls if role != EITHER => format!("-{role}"),
+            Family::Tcp | Family::Unix | Family::Tls | Family::Local | Family::Udp | Family::UdpReliable => {
+                String::new()
             }
-            _ => format!("cdr@{}/{address}", self.name()),
-        }
+        };
+        format!("cdr@{}{role}/{address}", self.name())
     }
 }

@@ -62,9 +62,6 @@ impl RelayedChannels {
 
     #[inline]
     pub(super) fn get(&self, theirs: ChannelId) -> Option<ChannelId> {
-        if self.is_empty() {
-            return None;
-        }
         self.0.get(&theirs).copied()
     }
 }
