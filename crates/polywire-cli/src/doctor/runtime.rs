@@ -1,7 +1,7 @@
 //! Checks of the folder by which the nodes of `local` find each other, and of the files with a
 //! node's identity.
 
-use std::{env, ffi::OsStr, fs, io, path::Path};
+use std::{env, ffi::OsStr, io, path::Path};
 
 use nix::sys::statvfs::statvfs;
 use polywire::engine::local;
@@ -95,7 +95,7 @@ fn identity() -> Option<Finding> {
 #[cfg(feature = "tls")]
 fn path_of(variable: &str) -> String {
     let path = std::env::var_os(variable).unwrap_or_default();
-    fs::canonicalize(&path).unwrap_or_else(|_| path.into()).display().to_string()
+    std::fs::canonicalize(&path).unwrap_or_else(|_| path.into()).display().to_string()
 }
 
 #[cfg(not(feature = "tls"))]
