@@ -27,7 +27,7 @@ use iceoryx2::{
     },
     prelude::{
         BackpressureStrategy, Config, FileName, Node, NodeBuilder, SemanticString as _, ServiceName,
-        SignalHandlingMode, ipc_threadsafe::Service,
+        SignalHandlingMode, ipc::Service,
     },
     sample::Sample,
     sample_mut::SampleMut,
@@ -305,6 +305,20 @@ impl Drop for OwnedFolder {
         self.0.remove();
     }
 }
+
+// SAFETY: a port of `ipc::Service` shares its state with its samples and entries without a lock.
+// They are all in this value, and no function returns one. The state that they share with other
+// ports is that of nodes and services, which is `Send` and `Sync`.
+unsafe impl Send for Outlet {}
+// SAFETY: as for `Outlet`. A sample that is partly read is in this value, together with its port.
+unsafe impl Send for Inlet {}
+
+// Does not compile if threads may not share a node or a service.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Node<Service>>();
+    shared::<PortFactory<Service, [u8], ()>>();
+};
 
 impl Outlet {
     /// Opens the objects that the peer has created for the samples to come, while their files still
