@@ -79,12 +79,14 @@ impl Wire {
         limits: Limits,
         initial: impl Fn() -> T,
     ) -> Result<(T, usize), CodecError> {
-        let decoded = backends().into_iter().map(|backend| {
-            let decoder = Decoder::<T>::with_backend(self.codec, &self.options, writer, backend).unwrap();
-            let mut value = initial();
-            decoder.with_limits(limits).decode(bytes, &mut value).map(|taken| (value, taken))
-        });
-        agreed(decoded)
+        self.decoders(writer).decode(bytes, limits, initial)
+    }
+
+    /// Compiles the decoders of messages of `writer` for every back end. Compiling takes longer than
+    /// decoding a short message, so tests of many messages do it once.
+    pub fn decoders<T: Message + Debug>(&self, writer: &Schema) -> Decoders<T> {
+        let decoder = |backend| Decoder::with_backend(self.codec, &self.options, writer, backend).unwrap();
+        Decoders(backends().into_iter().map(decoder).collect())
     }
 
     /// [`Wire::decode`], which also panics if bytes of the message are left.
@@ -95,8 +97,27 @@ impl Wire {
         limits: Limits,
         initial: impl Fn() -> T,
     ) -> Result<T, CodecError> {
-        let (value, taken) = self.decode(writer, bytes, limits, initial)?;
-        assert_eq!(taken, bytes.len(), "{self:?}: bytes of the message are left");
+        self.decoders(writer).decode_all(bytes, limits, initial)
+    }
+}
+
+/// The decoders of [`Wire::decoders`].
+pub struct Decoders<T: Message>(Vec<Decoder<T>>);
+
+impl<T: Message + Debug> Decoders<T> {
+    /// Does the same as [`Wire::decode`].
+    pub fn decode(&self, bytes: &[u8], limits: Limits, initial: impl Fn() -> T) -> Result<(T, usize), CodecError> {
+        let decoded = self.0.iter().map(|decoder| {
+            let mut value = initial();
+            decoder.clone().with_limits(limits).decode(bytes, &mut value).map(|taken| (value, taken))
+        });
+        agreed(decoded)
+    }
+
+    /// Does the same as [`Wire::decode_all`].
+    pub fn decode_all(&self, bytes: &[u8], limits: Limits, initial: impl Fn() -> T) -> Result<T, CodecError> {
+        let (value, taken) = self.decode(bytes, limits, initial)?;
+        assert_eq!(taken, bytes.len(), "bytes of the message are left");
         Ok(value)
     }
 }

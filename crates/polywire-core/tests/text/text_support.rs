@@ -32,6 +32,12 @@ impl Format {
         self.read_of(T::shape().schema(), text, into)
     }
 
+    /// Returns a function that decodes a text, for many texts.
+    pub fn reader<T: Message + Debug + Default>(self) -> impl Fn(&[u8]) -> Result<T, CodecError> {
+        let decoders = self.wire("").decoders(T::shape().schema());
+        move |text| decoders.decode_all(text, Limits::default(), T::default)
+    }
+
     /// Decodes a text of another writer.
     pub fn read_of<T: Message + Debug>(
         self,
