@@ -82,8 +82,8 @@ impl Wire {
         self.decoders(writer).decode(bytes, limits, initial)
     }
 
-    /// Compiles the decoders of messages of `writer` for every back end. Compiling takes longer than
-    /// decoding a short message, so tests of many messages do it once.
+    /// Compiles the decoders of messages of `writer` for every back end. Compiling takes longer
+    /// than decoding a short message, so tests of many messages do it once.
     pub fn decoders<T: Message + Debug>(&self, writer: &Schema) -> Decoders<T> {
         let decoder = |backend| Decoder::with_backend(self.codec, &self.options, writer, backend).unwrap();
         Decoders(backends().into_iter().map(decoder).collect())
