@@ -79,14 +79,15 @@ impl Wire {
         limits: Limits,
         initial: impl Fn() -> T,
     ) -> Result<(T, usize), CodecError> {
-        self.decoders(writer).decode(bytes, limits, initial)
+        self.decoders(writer, limits).decode(bytes, initial)
     }
 
     /// Compiles the decoders of messages of `writer` for every back end. Compiling takes longer
     /// than decoding a short message, so tests of many messages do it once.
-    pub fn decoders<T: Message + Debug>(&self, writer: &Schema) -> Decoders<T> {
+    pub fn decoders<T: Message + Debug>(&self, writer: &Schema, limits: Limits) -> Decoders<T> {
         let decoder = |backend| Decoder::with_backend(self.codec, &self.options, writer, backend).unwrap();
-        Decoders(backends().into_iter().map(decoder).collect())
+        let all = backends().into_iter().map(|backend| decoder(backend).with_limits(limits)).collect();
+        Decoders { wire: self.clone(), all }
     }
 
     /// [`Wire::decode`], which also panics if bytes of the message are left.
@@ -97,27 +98,30 @@ impl Wire {
         limits: Limits,
         initial: impl Fn() -> T,
     ) -> Result<T, CodecError> {
-        self.decoders(writer).decode_all(bytes, limits, initial)
+        self.decoders(writer, limits).decode_all(bytes, initial)
     }
 }
 
 /// The decoders of [`Wire::decoders`].
-pub struct Decoders<T: Message>(Vec<Decoder<T>>);
+pub struct Decoders<T: Message> {
+    wire: Wire,
+    all: Vec<Decoder<T>>,
+}
 
 impl<T: Message + Debug> Decoders<T> {
     /// Does the same as [`Wire::decode`].
-    pub fn decode(&self, bytes: &[u8], limits: Limits, initial: impl Fn() -> T) -> Result<(T, usize), CodecError> {
-        let decoded = self.0.iter().map(|decoder| {
+    pub fn decode(&self, bytes: &[u8], initial: impl Fn() -> T) -> Result<(T, usize), CodecError> {
+        let decoded = self.all.iter().map(|decoder| {
             let mut value = initial();
-            decoder.clone().with_limits(limits).decode(bytes, &mut value).map(|taken| (value, taken))
+            decoder.decode(bytes, &mut value).map(|taken| (value, taken))
         });
         agreed(decoded)
     }
 
     /// Does the same as [`Wire::decode_all`].
-    pub fn decode_all(&self, bytes: &[u8], limits: Limits, initial: impl Fn() -> T) -> Result<T, CodecError> {
-        let (value, taken) = self.decode(bytes, limits, initial)?;
-        assert_eq!(taken, bytes.len(), "bytes of the message are left");
+    pub fn decode_all(&self, bytes: &[u8], initial: impl Fn() -> T) -> Result<T, CodecError> {
+        let (value, taken) = self.decode(bytes, initial)?;
+        assert_eq!(taken, bytes.len(), "{:?}: bytes of the message are left", self.wire);
         Ok(value)
     }
 }

@@ -34,8 +34,8 @@ impl Format {
 
     /// Returns a function that decodes a text, for many texts.
     pub fn reader<T: Message + Debug + Default>(self) -> impl Fn(&[u8]) -> Result<T, CodecError> {
-        let decoders = self.wire("").decoders(T::shape().schema());
-        move |text| decoders.decode_all(text, Limits::default(), T::default)
+        let decoders = self.wire("").decoders(T::shape().schema(), Limits::default());
+        move |text| decoders.decode_all(text, T::default)
     }
 
     /// Decodes a text of another writer.
