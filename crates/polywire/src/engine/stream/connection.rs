@@ -186,12 +186,14 @@ impl Shared {
         };
         let reason = receiver.run(&mut reader);
         let reason = if self.accepted_connections.is_displaced(accepted_id) { Disconnect::Displaced } else { reason };
-        self.leave_links(&link);
+        // In this order, so that no message of an assured channel is lost: a publisher that still
+        // sends on this link finds it broken and retains the message. Later messages wait.
         link.outbox.break_off();
         // A peer that ends the link itself after the goodbye has read everything sent before.
         let has_read = matches!(reason, Disconnect::Bye);
         // A port that closes sends nothing again.
         let to_resend = if self.stop.is_set() { 0 } else { self.relay_ended(&link, has_read) };
+        self.leave_links(&link);
         // The flusher may hold the last reference to the sink, so it has to end before `down`.
         reader.stream.shutdown(Shutdown::Both);
         let _ = flusher.join();
