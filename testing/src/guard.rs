@@ -6,7 +6,10 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 /// The allocator. Inside [`guarded`], each block lies at the end of its own pages. Elsewhere,
@@ -86,6 +89,13 @@ unsafe impl GlobalAlloc for Guarding {
         let closed = unsafe { mmap_anonymous(first as *mut _, pages, ProtFlags::empty(), flags) };
         assert!(closed.is_ok(), "the pages of a freed block cannot be made inaccessible");
     }
+}
+
+/// Waits until no other test of this program has the lock that this returns. Each block changes the
+/// mappings of the whole process, so tests with many blocks take less time one after the other.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs code whose allocations, on this thread, are all guarded.

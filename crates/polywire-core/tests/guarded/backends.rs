@@ -15,15 +15,44 @@ use polywire_testing::random_schema;
 use polywire_testing::{
     Wire, backends,
     derived::{Everything, random_message},
-    guard::{PAGE, exact, guarded, is_guarded},
-    mutated, plain_wires, random_record, seeds, wires,
+    guard::{PAGE, alone, exact, guarded, is_guarded},
+    mutated, plain_wires, random_record, seeds,
+    waiting::process_of,
+    wires,
 };
+use std::{os::unix::process::ExitStatusExt as _, process::Stdio};
 
 #[test]
 fn guards_are_in_place() {
     let bytes = exact(b"12345");
     assert!(is_guarded(bytes.as_ptr().cast_mut()));
     assert_eq!((bytes.as_ptr() as usize + 5) % PAGE, 0);
+    for access in ["inside", "after", "before", "freed"] {
+        let mut process = process_of("backends::access");
+        let status = process.env("POLYWIRE_TEST_ACCESS", access).stdout(Stdio::null()).status().expect("started");
+        let is_killed = access != "inside";
+        assert_eq!((status.signal().is_some(), status.success()), (is_killed, !is_killed), "{access}");
+    }
+}
+
+/// Not a test by itself: reads a byte in a guarded block or beside it.
+#[test]
+#[ignore = "run by another test"]
+fn access() {
+    // The second block, so that there is one before it.
+    let (_one, bytes) = (exact(&[0]), exact(&[1; PAGE]));
+    let first = bytes.as_ptr();
+    let at = match std::env::var("POLYWIRE_TEST_ACCESS").expect("which byte").as_str() {
+        "inside" => first,
+        "after" => first.wrapping_add(PAGE),
+        "before" => first.wrapping_sub(1),
+        _ => {
+            drop(bytes);
+            first
+        }
+    };
+    // SAFETY: the byte is in the block, or its page is inaccessible and the process ends.
+    assert_eq!(unsafe { at.read_volatile() }, 1);
 }
 
 #[derive(Message, Debug, Clone, PartialEq)]
@@ -39,6 +68,7 @@ struct Texts {
 /// room, or less.
 #[test]
 fn strings_of_every_length_at_the_end_of_a_page() {
+    let _alone = alone();
     for wire in plain_wires() {
         let coders: Vec<_> = backends().into_iter().map(|b| coder::<Texts>(&wire, b)).collect();
         for len in 0..41 {
@@ -139,6 +169,7 @@ fn coder<T: Message>(wire: &Wire, backend: Backend) -> (Encoder<T>, Decoder<T>) 
 
 #[test]
 fn derived_values_between_guards() {
+    let _alone = alone();
     for wire in wires() {
         for backend in backends() {
             let (encoder, decoder) = coder::<Everything>(&wire, backend);
@@ -173,6 +204,7 @@ fn derived_values_between_guards() {
 
 #[test]
 fn records_between_guards() {
+    let _alone = alone();
     for seed in seeds(10) {
         let Ok(shape) = Shape::of(&random_schema(seed, 8)) else { continue };
         for wire in plain_wires() {

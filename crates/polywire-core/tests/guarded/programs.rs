@@ -9,7 +9,7 @@ use polywire_core::{
     schema::arbitrary::Random,
 };
 use polywire_testing::{
-    guard::{exact, guarded},
+    guard::{alone, exact, guarded},
     mutated, plain_wires,
     programs::change,
     random_record, seeds,
@@ -36,6 +36,7 @@ struct Told {
 
 #[test]
 fn programs_that_the_verifier_accepts_do_no_harm() {
+    let _alone = alone();
     let mut told = Told::default();
     for seed in seeds(20) {
         let old = random_schema(seed, 3 + seed as usize % 7);
