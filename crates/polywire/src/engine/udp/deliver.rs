@@ -1,4 +1,4 @@
-//! Delivers what the members have received to the node. One thread at a time delivers, without the
+//! Delivers what the members have received to the node. The receiving thread delivers, without the
 //! port's lock: the node may call the port from its callbacks, or block the thread.
 
 use std::{
@@ -20,12 +20,9 @@ use super::{
 use crate::clock;
 
 impl Shared {
-    /// Delivers everything that was received, unless another thread is delivering.
+    /// Delivers everything that was received. Called by the receiving thread alone.
     pub(super) fn deliver(&self, place: &mut Aligned) {
         let mut state = self.lock();
-        if state.delivering.is_some() {
-            return;
-        }
         state.delivering = Some(Instant::now());
         loop {
             if let Some((link, unconfirmed)) = state.displaced.pop() {

@@ -36,7 +36,8 @@ pub(super) struct State {
     pub(super) is_closed: bool,
     /// The number of threads that gather messages in order to send them together.
     pub(super) gathering: usize,
-    /// When a thread began its current delivery to the node. `None` if no thread delivers.
+    /// When the receiving thread began its current delivery to the node. `None` if it delivers
+    /// nothing.
     pub(super) delivering: Option<Instant>,
     /// The time at which the timer thread wakes.
     pub(super) planned: Duration,
