@@ -24,8 +24,8 @@ const SOON: Duration = Duration::from_secs(120);
 /// A turn of the node.
 const STEP: Duration = Duration::from_secs(10);
 
-/// Samples that may be ahead of the collector.
-const AHEAD: u64 = 2000;
+/// Samples that may be ahead of the collector, which acknowledges once a second.
+const AHEAD: u64 = 4000;
 
 /// By so many bytes a day's memory may differ from that of its first hours: what an allocator
 /// keeps.
