@@ -58,8 +58,10 @@ export class System {
   cost(topic, seconds) {
     const node = this.nodes.find((node) => node.publishers.some((of) => of.topic === topic));
     const edge = node && this.edges.find((edge) => edge.node.id === node.id && edge.topic === topic);
-    const sent = node && rate(node.id, topic, 'out', seconds);
-    return sent && { ...sent, latency: edge && received(edge, seconds)?.latency };
+    const came = edge && received(edge, seconds);
+    // Until the sender has told its counts twice, those of a reader count. Its CPU time is another's.
+    const sent = node && (rate(node.id, topic, 'out', seconds) ?? (came && { ...came, cpu: undefined }));
+    return sent && { ...sent, latency: came?.latency };
   }
 
   draw(svg) {
