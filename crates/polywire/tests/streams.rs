@@ -18,7 +18,10 @@ use polywire_core::{
     frame::{Answer, Frame, FrameError, Hello, Limits, Start, Step, StreamDecoder, StreamEncoder},
 };
 #[cfg(target_os = "linux")]
-use {common::until, polywire_testing::waiting::process_of};
+use {
+    common::until,
+    polywire_testing::waiting::{held, process_of},
+};
 
 fn options() -> EngineOptions {
     EngineOptions::default()
@@ -674,12 +677,6 @@ fn closing_delivers_what_was_sent_before() {
     assert_eq!(node.count.load(Ordering::SeqCst), 5000);
 }
 
-/// Open descriptors of this process.
-#[cfg(target_os = "linux")]
-fn sockets() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("proc").count()
-}
-
 /// In a process of its own, because other tests open sockets meanwhile.
 #[cfg(target_os = "linux")]
 #[test]
@@ -714,9 +711,9 @@ fn ports_come_and_go() {
         }
     };
     round();
-    let before = sockets();
+    let [_, before] = held();
     (0..10).for_each(|_| round());
-    until("all sockets are closed", || sockets() <= before);
+    until("all sockets are closed", || held()[1] <= before);
 }
 
 #[test]

@@ -347,11 +347,10 @@ impl Shared {
     fn check_channel(&self, id: ChannelId, channel: &AssuredChannel, linked: Option<Instant>) -> bool {
         let (mut state, mut events) = (channel.lock(), Vec::new());
         let links = self.links();
-        let mut links = links.iter().filter(|link| !link.outbox.progress().broken).peekable();
-        let has_links = links.peek().is_some();
-        let accepting: u32 = links.map(|link| link.outbox.accepting(id)).sum();
+        let links: Vec<_> = links.iter().filter(|link| !link.outbox.progress().broken).collect();
+        let accepting: u32 = links.iter().map(|link| link.outbox.accepting(id)).sum();
         let is_ready = |wait: &Wait| accepting >= wait.audience.max(1) || wait.is_over(linked);
-        if state.waits.as_ref().is_some_and(|wait| has_links && is_ready(wait)) {
+        if state.waits.as_ref().is_some_and(|wait| !links.is_empty() && is_ready(wait)) {
             self.resend(&mut state, &mut events);
         }
         let all = state.retained.count();
@@ -359,7 +358,7 @@ impl Shared {
         if is_over {
             events.extend(state.give_up());
         }
-        let is_due = (state.ends.is_some() && !is_over) || (state.waits.is_some() && has_links);
+        let is_due = (state.ends.is_some() && !is_over) || (state.waits.is_some() && !links.is_empty());
         drop(state);
         if is_over {
             self.assured.remove(id);
