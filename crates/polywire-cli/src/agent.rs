@@ -106,8 +106,10 @@ impl Action for Agent {
         let hangup = matches!(self.collect, Some(Some(_))).then(stop::hangup);
         let stop = Stop::new()?;
         let (node, wires) = self.wire.node_of(&identity)?;
-        Watch::aside(&node).context("cannot start a thread")?;
         let wire = wires.only()?;
+        let uplink = self.uplink_wire(&config).and_then(|uplink| uplink.endpoint.as_ref());
+        let resends = uplink.filter(|uplink| Some(*uplink) != wire.endpoint.as_ref()).map(ToString::to_string);
+        Watch::aside(&node, resends).context("cannot start a thread")?;
         let start = Moment { steady: Duration::ZERO, ..Clocks::new().now() };
         let mut agent = Node::new(node.clone(), identity.clone(), Host::this(), &wire.to_string(), start)?;
         let audit = state.with_extension("audit");
@@ -174,6 +176,11 @@ impl Agent {
         AgentConfig::parse(&text).with_context(|| path.display().to_string())
     }
 
+    /// Returns the wire on which samples go to the collector, if there is one.
+    fn uplink_wire<'a>(&'a self, config: &'a AgentConfig) -> Option<&'a Wire> {
+        self.collector.as_ref().or(config.collector.as_ref())
+    }
+
     /// Starts to send samples to the collector, if there is one.
     fn carrier(
         &self,
@@ -182,7 +189,7 @@ impl Agent {
         uuid: Uuid,
         state: &Path,
     ) -> anyhow::Result<Option<Carrier>> {
-        let Some(wire) = self.collector.as_ref().or(config.collector.as_ref()) else { return Ok(None) };
+        let Some(wire) = self.uplink_wire(config) else { return Ok(None) };
         let folder =
             self.spool.clone().or_else(|| config.spool.clone()).unwrap_or_else(|| state.with_extension("spool"));
         let failed = || format!("cannot use the spool {}", folder.display());

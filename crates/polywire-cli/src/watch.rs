@@ -34,6 +34,8 @@ pub struct Watch {
     pub broken: u64,
     /// The number of messages, sent over broken links, that the other end had not confirmed.
     pub unconfirmed: u64,
+    /// The endpoint at which unconfirmed messages are sent again.
+    resends: Option<String>,
 }
 
 impl Watch {
@@ -49,6 +51,7 @@ impl Watch {
             lost: 0,
             broken: 0,
             unconfirmed: 0,
+            resends: None,
         }
     }
 
@@ -60,8 +63,10 @@ impl Watch {
     }
 
     /// Handles events on a thread of its own, for a command that sleeps while nothing happens.
-    pub fn aside(node: &Node) -> io::Result<()> {
-        let mut watch = Watch::new(node);
+    /// Unconfirmed messages at the endpoint `resends` are not reported, because the command sends
+    /// them again.
+    pub fn aside(node: &Node, resends: Option<String>) -> io::Result<()> {
+        let mut watch = Watch { resends, ..Watch::new(node) };
         let run = move || {
             let terminal = Terminal::new(false);
             loop {
@@ -81,6 +86,11 @@ impl Watch {
             NodeEvent::Lost { total, .. } => self.lost = *total,
             // The connection was lost before it became a link. The connecting side tries again.
             NodeEvent::Engine { event: Event::Rejected { reason: Disconnect::Lost(_), .. }, .. } => return,
+            NodeEvent::Engine { endpoint, event: Event::Unconfirmed { .. } }
+                if self.resends.as_ref() == Some(endpoint) =>
+            {
+                return;
+            }
             NodeEvent::Engine { event: Event::Unconfirmed { count, .. }, .. } => self.unconfirmed += count,
             NodeEvent::Engine { event: Event::Disconnected { reason, .. }, .. } => {
                 self.broken += u64::from(!matches!(reason, Disconnect::Bye | Disconnect::Closed));

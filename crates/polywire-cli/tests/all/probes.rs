@@ -376,6 +376,43 @@ fn a_collector_that_was_away_gets_every_sample() {
     assert!(wrong.errors.contains("unknown codec 'nothing'"), "{wrong:?}");
 }
 
+#[test]
+fn samples_that_are_sent_again_are_not_reported_as_lost() {
+    let folder = Folder::new();
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    folder.write(
+        "collect.toml",
+        &format!(
+            "[collector]\nendpoints = ['tcp/{address}']\nnodes = 'positions'\n[handlers.lines]\nkind = 'jsonl'\n\
+             path = 'lines.jsonl'\noverflow = 'block'\nsync = 0.01\n"
+        ),
+    );
+    let lines = folder.path().join("lines.jsonl");
+    let stored = || fs::read_to_string(&lines).unwrap_or_default().lines().count();
+    let beyond = |count: usize| {
+        let until = Instant::now() + SOON;
+        while stored() <= count {
+            assert!(Instant::now() < until, "no more than {count} lines");
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let wire = format!("tcp/{address}");
+    let (agent, _) = agent(&folder, &["--probe", "clock", "--every", "0.3", "--collector", &wire]);
+    let collector = folder.start(&["collect", "--file", "collect.toml"]);
+    beyond(2);
+    // This sample is acknowledged, and the next one not confirmed before the connection breaks.
+    thread::sleep(Duration::from_millis(150));
+    collector.signal("STOP");
+    thread::sleep(Duration::from_millis(600));
+    collector.end_by("KILL");
+    let before = stored();
+    let collector = folder.start(&["collect", "--file", "collect.toml"]);
+    beyond(before);
+    let ended = agent.end_by("TERM").with(0);
+    assert!(!ended.errors.contains("may be lost"), "{ended:?}");
+    collector.end_by("TERM").with(0);
+}
+
 /// Rows of the archive for a topic.
 #[cfg(feature = "sqlite")]
 fn archived(folder: &Folder, file: &str, topic: &str) -> usize {
