@@ -148,14 +148,8 @@ impl Member {
     fn call(&self, addresses: &[SocketAddr]) -> io::Result<Connection> {
         let each = self.options.connect_timeout / addresses.len().max(1) as u32;
         let options = EngineOptions { connect_timeout: each, ..self.options.clone() };
-        let mut refused = io::Error::from(io::ErrorKind::NotFound);
-        for to in addresses {
-            match tcp::FAMILY.connect(&(*to).into(), &options) {
-                Ok(socket) => return self.connected(socket, *to),
-                Err(error) => refused = error,
-            }
-        }
-        Err(refused)
+        let (socket, to) = first_of(addresses, |to| tcp::FAMILY.connect(&to.into(), &options))?;
+        self.connected(socket, to)
     }
 
     fn connected(&self, socket: Socket, to: SocketAddr) -> io::Result<Connection> {
@@ -261,6 +255,21 @@ impl Drop for Member {
     }
 }
 
+/// Connects to the first of these addresses that answers. If none does, returns the error that says
+/// most: that the connection was refused, since then the host is there and the node is not, or else
+/// the error of the first address, which is the most likely to work.
+fn first_of<T>(addresses: &[SocketAddr], connect: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<(T, SocketAddr)> {
+    let mut failed = None;
+    for to in addresses {
+        match connect(*to) {
+            Ok(connected) => return Ok((connected, *to)),
+            Err(error) if failed.is_none() || error.kind() == io::ErrorKind::ConnectionRefused => failed = Some(error),
+            Err(_) => {}
+        }
+    }
+    Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
 /// Returns the endpoint with its options, of which `port` is the last one.
 fn with_port(endpoint: &str, port: u16) -> String {
     let (place, settings) = endpoint.split_once('?').unwrap_or((endpoint, ""));
@@ -278,6 +287,24 @@ fn machine() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_says_more_than_other_errors() {
+        use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, NotFound, TimedOut};
+        let call = |kinds: &[io::ErrorKind]| {
+            let addresses: Vec<SocketAddr> = (1..).zip(kinds).map(|(port, _)| ([127, 0, 0, 1], port).into()).collect();
+            first_of(&addresses, |to| Err::<(), _>(kinds[usize::from(to.port()) - 1].into()))
+                .expect_err("nobody answers")
+                .kind()
+        };
+        assert_eq!(call(&[ConnectionRefused, AddrNotAvailable]), ConnectionRefused);
+        assert_eq!(call(&[TimedOut, ConnectionRefused]), ConnectionRefused);
+        assert_eq!(call(&[TimedOut, AddrNotAvailable]), TimedOut);
+        assert_eq!(call(&[]), NotFound);
+        let answers = |to: SocketAddr| if to.port() == 2 { Ok(()) } else { Err(ConnectionRefused.into()) };
+        let addresses = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        assert_eq!(first_of(&addresses, answers).expect("the second answers").1, addresses[1]);
+    }
 
     #[test]
     fn the_port_that_was_chosen_replaces_the_one_that_was_given() {
