@@ -5,8 +5,8 @@
 //! allocators that count or guard ([`allocator`], `guard`), external programs ([`tools`]), domains
 //! of DDS ([`domains`]), endpoints at which two nodes meet ([`endpoints`]), waiting and processes
 //! ([`waiting`]), the examples of pages ([`markdown`]), hosts on a network (`network`), hexadecimal
-//! text, and temporary folders ([`Folder`]). [`convert`](mod@convert) implements the rules of
-//! `spec/evolution.md` directly, as a reference for decoders.
+//! text, and temporary files ([`Folder`], [`free_path`]). [`convert`](mod@convert) implements the
+//! rules of `spec/evolution.md` directly, as a reference for decoders.
 
 pub mod allocator;
 pub mod convert;
@@ -29,7 +29,7 @@ pub mod tools;
 pub mod waiting;
 
 pub use corpora::corpus;
-pub use folder::Folder;
+pub use folder::{Folder, free_path};
 pub use records::random_record;
 pub use schemas::{random_evolution, random_schema};
 

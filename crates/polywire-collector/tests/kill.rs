@@ -96,7 +96,7 @@ fn process_that_is_killed() {
 fn round(folder: &Folder, first: u64, times: usize) -> u64 {
     let mut command = Command::new(env::current_exe().expect("this program"));
     command.args(["--exact", "process_that_is_killed", "--nocapture"]);
-    command.env(FOLDER, &folder.0).env(FIRST, first.to_string());
+    command.env(FOLDER, folder.path()).env(FIRST, first.to_string());
     let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     let mut latest = first - 1;
@@ -145,7 +145,7 @@ fn what_was_acknowledged_is_there() {
 /// The numbers in all JSON lines that are whole.
 fn lines(folder: &Folder) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
-    for entry in fs::read_dir(&folder.0).expect("a folder") {
+    for entry in fs::read_dir(folder.path()).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|ending| ending == "jsonl") {
             let text = fs::read_to_string(&path).expect("a text");
@@ -169,7 +169,7 @@ fn table(folder: &Folder) -> BTreeSet<u64> {
 #[cfg(feature = "mcap")]
 fn recorded(folder: &Folder) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
-    for entry in fs::read_dir(&folder.0).expect("a folder") {
+    for entry in fs::read_dir(folder.path()).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|ending| ending == "mcap") {
             let bytes = fs::read(&path).expect("a file");

@@ -3,7 +3,6 @@
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -16,7 +15,10 @@ use polywire_core::{
     envelope::Id128,
     frame::{Answer, Frame, Hello, Step, StreamDecoder, StreamEncoder},
 };
-use polywire_testing::waiting::{SOON, until};
+use polywire_testing::{
+    free_path,
+    waiting::{SOON, until},
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Pump")]
@@ -37,10 +39,6 @@ fn me() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-fn path(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("polywire-access-{name}-{}", std::process::id()))
-}
-
 /// The next refusal: who, what, and which topic.
 fn denied(events: &Events) -> (Principal, Action, String) {
     loop {
@@ -53,7 +51,7 @@ fn denied(events: &Events) -> (Principal, Action, String) {
 
 #[test]
 fn who_may_not_publish_is_told_and_nothing_arrives() {
-    let wire = format!("cdr@unix/{}", path("publish").display());
+    let wire = format!("cdr@unix/{}", free_path("publish").display());
     let rules = format!("[[access.allow]]\nusers = [{}]\npublish = ['plant/*']\nsubscribe = ['**']", me());
     let (here, there) = (node(&rules), Node::new());
     let events = here.events();
@@ -76,7 +74,7 @@ fn who_may_not_publish_is_told_and_nothing_arrives() {
 
 #[test]
 fn who_may_not_subscribe_is_told_and_gets_nothing() {
-    let wire = format!("cdr@unix/{}", path("subscribe").display());
+    let wire = format!("cdr@unix/{}", free_path("subscribe").display());
     let rules = format!("[[access.allow]]\nusers = [{}]\npublish = ['**']\nsubscribe = ['public']", me());
     let (here, there) = (node(&rules), Node::new());
     let (events, told) = (here.events(), there.events());
@@ -106,7 +104,7 @@ fn who_may_not_subscribe_is_told_and_gets_nothing() {
 
 #[test]
 fn rules_that_are_replaced_hold_for_those_who_are_there() {
-    let wire = format!("cdr@unix/{}", path("reload").display());
+    let wire = format!("cdr@unix/{}", free_path("reload").display());
     let rules = |publish: &str, subscribe: &str| {
         let text = format!("[[access.allow]]\nusers = [{}]\npublish = {publish}\nsubscribe = {subscribe}", me());
         Config::parse(&text).expect("rules")
@@ -216,7 +214,7 @@ fn whoever_accepts_what_was_denied_gets_nothing_all_the_same() {
 
 #[test]
 fn a_peer_is_slowed_to_its_rate_and_loses_nothing() {
-    let wire = format!("cdr@unix/{}", path("rate").display());
+    let wire = format!("cdr@unix/{}", free_path("rate").display());
     let rules =
         format!("[[access.allow]]\nusers = [{}]\npublish = ['**']\nsubscribe = ['**']\nbytes_per_second = 20000", me());
     let (here, there) = (node(&rules), Node::new());
@@ -238,7 +236,7 @@ fn a_peer_is_slowed_to_its_rate_and_loses_nothing() {
 
 #[test]
 fn the_system_says_which_user_a_local_peer_is() {
-    let (wire, user) = (format!("cdr@unix/{}", path("user").display()), Principal::User(me()));
+    let (wire, user) = (format!("cdr@unix/{}", free_path("user").display()), Principal::User(me()));
     let (here, there) = (Node::new(), Node::new());
     let at = |node: &Node| node.discovered().first().map(|source| source.link.principal.clone());
     let _ours = here.publisher_on::<Pump>("ours", &wire).expect("opens");
@@ -263,7 +261,7 @@ fn an_open_port_is_warned_of_once() {
     assert_eq!((exposed("udp/127.0.0.1:0"), exposed("udp-reliable/[::1]:0")), (0, 0));
     let group = |options: &str| exposed(&format!("udp/239.255.74.61:7461?ttl=0,interface={options}"));
     assert_eq!((group("0.0.0.0"), group("127.0.0.1")), (1, 0));
-    assert_eq!(exposed(&format!("unix-listen/{}", path("open").display())), 0);
+    assert_eq!(exposed(&format!("unix-listen/{}", free_path("open").display())), 0);
 }
 
 #[test]

@@ -2,10 +2,8 @@
 //! fetched dictionaries; peers that send invalid bytes.
 
 use std::{
-    fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    path::PathBuf,
     time::Duration,
 };
 
@@ -19,6 +17,7 @@ use polywire_core::{
     schema::DocumentHash,
 };
 use polywire_derive::Message;
+use polywire_testing::Folder;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -108,22 +107,6 @@ fn bytes_come_out_as_they_went_in() {
     }
 }
 
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(name: &str, bytes: &[u8]) -> TempFile {
-        let path = std::env::temp_dir().join(format!("polywire-{}-{name}", std::process::id()));
-        fs::write(&path, bytes).expect("written");
-        TempFile(path)
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 fn encoded(value: &Log) -> Vec<u8> {
     let encoder = Encoder::<Log>::new(&cdr::CDR, &Options::default()).expect("it lowers");
     let mut out = Vec::new();
@@ -134,14 +117,15 @@ fn encoded(value: &Log) -> Vec<u8> {
 #[test]
 fn dictionaries_are_fetched_by_who_lacks_them() {
     let dictionary = encoded(&log(39));
-    let file = TempFile::new("log.dict", &dictionary);
+    let folder = Folder::new("dictionary");
+    let file = folder.write("log.dict", &dictionary);
     let hash = DocumentHash::of(&dictionary).to_string();
     let takers: Vec<&str> = COMPRESSORS.iter().filter(|c| c.properties().dictionary).map(|c| c.name()).collect();
     assert!(takers.contains(&"lz4"));
     for (a, at_a, b, at_b) in pairs("dictionaries") {
         for (round, taker) in takers.iter().enumerate() {
             let topic = format!("r{round}");
-            let wire = format!("cdr+{taker}:dict={}@{at_b}", file.0.display());
+            let wire = format!("cdr+{taker}:dict={file}@{at_b}");
             let publisher: Publisher<Log> = b.publisher_on(&topic, &wire).expect("publisher");
             // A subscriber of bytes needs no schema, but it needs the dictionary.
             let raw = a.subscribe_of(&topic, Some(&format!("auto@{at_a}")), Bytes::default()).expect("opens").open();

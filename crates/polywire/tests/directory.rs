@@ -3,7 +3,6 @@
 mod common;
 
 use std::{
-    path::PathBuf,
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
@@ -19,6 +18,7 @@ use polywire::{
     stats::NodeStats,
 };
 use polywire_core::codec::{Encoder, Options, cdr::CDR};
+use polywire_testing::free_path;
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 #[polywire(name = "Pump")]
@@ -36,14 +36,10 @@ fn named(name: &str) -> Node {
     Node::builder().name(name).build()
 }
 
-fn path(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("polywire-directory-{name}-{}", std::process::id()))
-}
-
 /// A free endpoint of each of these engines.
 fn endpoints(name: &str) -> Vec<String> {
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-    let path = path(name).display().to_string();
+    let path = free_path(name).display().to_string();
     let mut endpoints = vec![format!("inproc/{name}"), format!("unix/{path}"), format!("tcp/127.0.0.1:{port}")];
     endpoints.push(format!("local/{path}-local"));
     #[cfg(feature = "shm")]
@@ -159,7 +155,7 @@ fn who_sees_a_node_is_up_to_its_rules() {
         format!("[[access.allow]]\nusers = [{user}]\npublish = ['pumps']\nsubscribe = ['{subscribe}']")
     };
     for (subscribe, is_seen) in [("pumps", false), ("polywire/**", true)] {
-        let endpoint = format!("unix/{}", path(&format!("access-{is_seen}")).display());
+        let endpoint = format!("unix/{}", free_path(&format!("access-{is_seen}")).display());
         let config = Config::parse(&rules(subscribe)).expect("a configuration");
         let plant = Node::builder().name("plant").config(config).build();
         plant.open(&endpoint).expect("opens");

@@ -13,6 +13,7 @@ use std::{
 };
 
 use polywire::{Config, Message, Node, NodeError, NodeEvent, Publisher, Subscriber, qos::Qos};
+use polywire_testing::free_path;
 
 /// Longer than anything takes that a test waits for.
 const SOON: Duration = Duration::from_secs(60);
@@ -32,10 +33,10 @@ fn numbers(subscriber: &Subscriber<Pump>, many: usize) -> Vec<u64> {
 
 /// Where a node is reached, on each reliable engine.
 fn endpoint(node: &Node, engine: &str, test: &str) -> String {
-    let path = std::env::temp_dir().join(format!("pw-endpoints-{test}-{}", std::process::id()));
     let address = match engine {
         "tcp" | "udp-reliable" => "127.0.0.1:0".to_owned(),
         "local" => {
+            let path = free_path(test);
             // Only its owner may use it.
             DirBuilder::new().mode(0o700).recursive(true).create(&path).expect("a folder");
             path.display().to_string()

@@ -21,6 +21,7 @@ use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
 };
+use polywire_testing::free_path;
 
 /// An engine under test: who opens first and where, and who opens next at the endpoint of the
 /// first.
@@ -65,7 +66,7 @@ fn dds_domain() -> String {
 /// Every engine that can open first, with an address of its own for each test.
 fn places(test: &str) -> Vec<Place> {
     let built_in = |name: &str| *ENGINES.iter().find(|engine| engine.name() == name).expect("an engine");
-    let path = |kind: &str| format!("{}/pw-{test}-{kind}-{}", std::env::temp_dir().display(), std::process::id());
+    let path = |kind: &str| free_path(kind).display().to_string();
     let place = |engine: &'static dyn Engine| {
         let name = engine.name();
         let (address, next) = match name {

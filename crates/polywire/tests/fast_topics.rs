@@ -3,10 +3,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{ErrorKind, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -30,6 +28,7 @@ use polywire_core::{
     schema::arbitrary::Random,
 };
 use polywire_derive::Message;
+use polywire_testing::Folder;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -337,27 +336,11 @@ fn a_queue_that_drops_costs_messages_and_nothing_else() {
     }
 }
 
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(name: &str, text: &str) -> TempFile {
-        let path = std::env::temp_dir().join(format!("polywire-{}-{name}", std::process::id()));
-        fs::write(&path, text).expect("written");
-        TempFile(path)
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 #[test]
 fn learned_templates_are_fetched_through_a_relay() {
     let all = books(400);
-    let file = TempFile::new("book.xml", &learned(&all[..100]).to_xml());
-    let wire = format!("fast:template={}", file.0.display());
+    let folder = Folder::new("book");
+    let wire = format!("fast:template={}", folder.write("book.xml", learned(&all[..100]).to_xml()));
     // The node that listens relays; it has no subscriber of its own.
     let (relay, writer, reader) = (Node::new(), Node::new(), Node::new());
     let bound = relay.open("tcp/127.0.0.1:0").expect("listens");
@@ -424,11 +407,12 @@ const FEED: &str = r#"<templates xmlns="http://www.fixprotocol.org/ns/fast/td/1.
 
 #[test]
 fn a_feed_is_published_by_its_template_alone() {
-    let (file, topic) = (TempFile::new("feed.xml", FEED), "feed");
+    let (folder, topic) = (Folder::new("feed"), "feed");
+    let file = folder.write("feed.xml", FEED);
     for (a, at_a, b, at_b) in pairs("feed") {
         let (_, schema) = Fast::feed(TemplateSet::parse(FEED).expect("templates")).expect("a type");
         let coding = Dynamic::of(&schema).expect("a shape");
-        let wire = format!("fast:template={}@{at_b}", file.0.display());
+        let wire = format!("fast:template={file}@{at_b}");
         let publisher: DynPublisher = b.publisher_of(topic, Some(&wire), coding).expect("publisher");
         let any = Discovered::new().expect("a shape");
         let any = a.subscribe_of(topic, Some(&format!("auto@{at_a}")), any).expect("subscriber").open();
@@ -451,9 +435,9 @@ fn a_feed_is_published_by_its_template_alone() {
         assert!(sizes[0] == 9 && renewed <= 1, "{at_a}: {sizes:?}");
     }
     let node = Node::new();
-    let wrong = TempFile::new("wrong.xml", "<template name='T' id='1'><int32 name='a'><tail/></int32></template>");
+    let wrong = folder.write("wrong.xml", "<template name='T' id='1'><int32 name='a'><tail/></int32></template>");
     let refused = |wire: &str| node.publisher_on::<Book>(topic, wire).err().expect("refused").to_string();
-    let error = refused(&format!("fast:template={}@inproc/feed-none", wrong.0.display()));
+    let error = refused(&format!("fast:template={wrong}@inproc/feed-none"));
     assert!(error.contains("[S2] line 1, column 43") && error.contains("wrong.xml"), "{error}");
     let error = refused("fast:template=/nowhere.xml@inproc/feed-none");
     assert!(error.starts_with("template document '/nowhere.xml': "), "{error}");

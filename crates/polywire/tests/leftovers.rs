@@ -9,7 +9,7 @@ use std::{
 
 use polywire::{Message, Node};
 use polywire_testing::{
-    endpoints,
+    endpoints, free_path,
     waiting::{SOON, held},
 };
 
@@ -27,8 +27,7 @@ const SLACK: usize = 4;
 
 /// The engines, and the endpoint that the first node opens, with a domain or a path of its own.
 fn endpoints() -> Vec<(&'static str, String)> {
-    let path =
-        |kind: &str| format!("{kind}/{}/pw-leftovers-{kind}-{}", std::env::temp_dir().display(), std::process::id());
+    let path = |kind: &str| format!("{kind}/{}", free_path(kind).display());
     let mut all = vec![
         ("local", path("local")),
         ("unix", path("unix")),

@@ -4,14 +4,17 @@
 #[path = "common/lives.rs"]
 mod lives;
 
-use std::{io::Read as _, path::PathBuf, process::Stdio, thread, time::Duration};
+use std::{io::Read as _, process::Stdio, thread, time::Duration};
 
 use lives::change;
 use polywire::{
     Kind, Message, Node, NodeEvent, Publisher, Subscriber,
     qos::{InstanceState, Qos},
 };
-use polywire_testing::waiting::{Process, SOON, process_of, until};
+use polywire_testing::{
+    free_path,
+    waiting::{Process, SOON, process_of, until},
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
@@ -29,10 +32,6 @@ fn qos(text: &str) -> Qos {
     text.parse().expect(text)
 }
 
-fn path(test: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("pw-alive-{test}-{}", std::process::id()))
-}
-
 /// The writer's node, the reader's node, and where they meet, on each engine.
 fn places(test: &str) -> Vec<(Node, Node, String, String)> {
     let between = |endpoint: String| {
@@ -43,8 +42,8 @@ fn places(test: &str) -> Vec<(Node, Node, String, String)> {
     vec![
         between(format!("inproc/alive-{test}")),
         between("tcp/127.0.0.1:0".into()),
-        between(format!("unix/{}", path(test).display())),
-        between(format!("local/{}", path(&format!("{test}-local")).display())),
+        between(format!("unix/{}", free_path(test).display())),
+        between(format!("local/{}", free_path(&format!("{test}-local")).display())),
         between("udp-reliable/127.0.0.1:0".into()),
         between("udp/127.0.0.1:0".into()),
     ]
@@ -160,7 +159,7 @@ fn publisher_process() {
 
 #[test]
 fn a_publisher_that_is_suspended_is_not_alive_until_it_goes_on() {
-    let endpoint = format!("local/{}", path("suspended").display());
+    let endpoint = format!("local/{}", free_path("suspended").display());
     let node = Node::new();
     let events = node.events();
     let pumps = subscriber(&node, &endpoint, "lease=1min");

@@ -19,20 +19,19 @@ use polywire::{
     engine::{Disconnect, EngineError, EngineOptions, Event, find as engine, local::Domain},
 };
 use polywire_core::{envelope::Id128, frame::Hello};
+use polywire_testing::free_path;
 
 #[derive(Clone, Debug, Default, PartialEq, Message)]
 struct Nothing {
     none: bool,
 }
 
-/// A folder that goes with the test.
+/// A folder that the nodes create.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("pw-mesh-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Folder(path)
+        Folder(free_path(test))
     }
 
     fn address(&self) -> String {
@@ -41,12 +40,6 @@ impl Folder {
 
     fn files(&self) -> usize {
         fs::read_dir(&self.0).map_or(0, Iterator::count)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

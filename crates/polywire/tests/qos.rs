@@ -1,18 +1,14 @@
 //! Quality of service from end to end, on each engine built in: what is offered and requested, what
 //! late joiners get, and which samples a subscriber takes.
 
-use std::{
-    sync::atomic::{AtomicU32, Ordering},
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
 use polywire::{
     Kind, Message, Node, NodeError, NodeEvent, Publisher, Sample, Subscriber,
     qos::{InstanceState, Qos},
 };
 use polywire_testing::{
-    endpoints,
+    endpoints, free_path,
     waiting::{SOON, until},
 };
 
@@ -48,9 +44,7 @@ fn places(test: &str) -> Vec<Place> {
         let read_at = endpoints::second(&writer.open(&endpoint).expect("it opens"));
         Place { writer, reader, write_at: endpoint, read_at }
     };
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("pw-qos-{}-{number}", std::process::id()));
+    let path = |engine: &str| format!("{engine}/{}", free_path(engine).display());
     let own = Node::new();
     let at = format!("inproc/qos-own-{test}");
     #[allow(unused_mut, reason = "without further engines")]
@@ -58,12 +52,12 @@ fn places(test: &str) -> Vec<Place> {
         Place { writer: own.clone(), reader: own, write_at: at.clone(), read_at: at },
         between(format!("inproc/qos-{test}")),
         between("tcp/127.0.0.1:0".into()),
-        between(format!("unix/{}", path.display())),
-        between(format!("local/{}-local", path.display())),
+        between(path("unix")),
+        between(path("local")),
         between("udp-reliable/127.0.0.1:0".into()),
     ];
     #[cfg(feature = "shm")]
-    places.push(between(format!("shm/{}-shm", path.display())));
+    places.push(between(path("shm")));
     #[cfg(feature = "zeromq")]
     places.push(between("zeromq/bind/tcp://127.0.0.1:0".into()));
     #[cfg(feature = "dds")]

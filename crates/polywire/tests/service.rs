@@ -19,7 +19,7 @@ use polywire::{
 };
 use polywire_core::rpc::{self, RemoteCode};
 use polywire_testing::{
-    endpoints,
+    endpoints, free_path,
     waiting::{Process, SOON, process_of, until},
 };
 
@@ -82,7 +82,7 @@ impl Place {
 }
 
 fn path(name: &str) -> String {
-    std::env::temp_dir().join(format!("pw-service-{name}-{}", std::process::id())).display().to_string()
+    free_path(name).display().to_string()
 }
 
 /// A place on each engine: within one node, between nodes of a process, over sockets.

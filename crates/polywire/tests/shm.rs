@@ -27,19 +27,18 @@ use std::{
 use common::{SOON, Tap, find, until};
 use polywire::engine::{self, Disconnect, EngineOptions, Event};
 use polywire_core::{envelope::Id128, frame::Hello, schema::DocumentHash};
+use polywire_testing::free_path;
 use rustix::process::geteuid;
 
 /// Where the system has shared memory.
 const MOUNT: &str = "/dev/shm";
 
-/// A folder that goes with the test.
+/// A folder that the nodes create.
 struct Folder(PathBuf);
 
 impl Folder {
     fn new(test: &str) -> Folder {
-        let path = env::temp_dir().join(format!("pw-shm-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Folder(path)
+        Folder(free_path(test))
     }
 
     fn address(&self) -> String {
@@ -62,12 +61,6 @@ impl Folder {
             DocumentHash::of(place.path().as_os_str().as_encoded_bytes()).to_string()[..16].to_owned()
         };
         places.map(prefix).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -7,7 +7,6 @@ mod pump;
 
 use std::{
     process::Command,
-    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +15,7 @@ use polywire::{
     Config, Events, Message as _, Node, NodeEvent, Publisher, Subscriber,
     engine::{EngineOptions, Event, Overflow},
 };
-use polywire_testing::{tools, waiting::SOON};
+use polywire_testing::{free_path, tools, waiting::SOON};
 use polywire_zeromq::{Context, Kind, Message as Frame, Socket, Wait};
 use pump::{OtherPump, Pump, encoded, pump};
 
@@ -82,9 +81,7 @@ fn next(subscriber: &Subscriber<Pump>) -> Pump {
 
 /// A path of its own for a test.
 fn path(name: &str) -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("{}/pw-zmq-{name}-{}-{number}", std::env::temp_dir().display(), std::process::id())
+    free_path(name).display().to_string()
 }
 
 /// Publishes until the subscriber hears something.

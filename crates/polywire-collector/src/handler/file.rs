@@ -257,37 +257,14 @@ pub(super) fn file_name(type_name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use polywire_testing::Folder;
+
     use super::*;
-
-    /// A folder for one test, which is removed at its end.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("polywire-lines-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).expect("a folder");
-            Folder(path)
-        }
-
-        fn names(&self) -> Vec<String> {
-            let name =
-                |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name().into_string().expect("a text");
-            let mut names: Vec<String> = fs::read_dir(&self.0).expect("a folder").map(name).collect();
-            names.sort();
-            names
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn a_line_that_is_not_whole_is_removed() {
         let folder = Folder::new("torn");
-        let path = folder.0.join("a.jsonl");
+        let path = folder.path().join("a.jsonl");
         for (before, after) in
             [("one\ntwo\nthr", "one\ntwo\nnew\n"), ("thr", "new\n"), ("", "new\n"), ("one\n", "one\nnew\n")]
         {
@@ -307,21 +284,21 @@ mod tests {
     fn full_files_get_numbers_and_old_ones_go() {
         let folder = Folder::new("rotate");
         let rotation = Rotation { bytes: Some(12), keep: Some(2), ..Rotation::default() };
-        let mut file = LineFile::open(&folder.0.join("a.csv"), rotation, b"head\n").expect("opened");
+        let mut file = LineFile::open(&folder.path().join("a.csv"), rotation, b"head\n").expect("opened");
         for number in 1..=5 {
             file.line(format!("line{number}").as_bytes()).expect("written");
         }
         file.sync().expect("stored");
         assert_eq!(folder.names(), ["a.3.csv", "a.4.csv", "a.csv"]);
-        assert_eq!(fs::read_to_string(folder.0.join("a.4.csv")).expect("read"), "head\nline4\n");
-        assert_eq!(fs::read_to_string(folder.0.join("a.csv")).expect("read"), "head\nline5\n");
+        assert_eq!(fs::read_to_string(folder.path().join("a.4.csv")).expect("read"), "head\nline4\n");
+        assert_eq!(fs::read_to_string(folder.path().join("a.csv")).expect("read"), "head\nline5\n");
     }
 
     #[test]
     fn a_file_that_is_too_old_is_full() {
         let folder = Folder::new("old");
         let rotation = Rotation { time: Some(Duration::from_nanos(1)), ..Rotation::default() };
-        let mut file = LineFile::open(&folder.0.join("a"), rotation, b"").expect("opened");
+        let mut file = LineFile::open(&folder.path().join("a"), rotation, b"").expect("opened");
         file.line(b"one").expect("written");
         while file.began.elapsed().unwrap_or_default().is_zero() {
             std::thread::yield_now();
@@ -336,13 +313,13 @@ mod tests {
     fn full_files_are_compressed() {
         let folder = Folder::new("zstd");
         let rotation = Rotation { bytes: Some(4), zstd: true, ..Rotation::default() };
-        let mut file = LineFile::open(&folder.0.join("a.jsonl"), rotation, b"").expect("opened");
+        let mut file = LineFile::open(&folder.path().join("a.jsonl"), rotation, b"").expect("opened");
         for line in ["one", "two", "six"] {
             file.line(line.as_bytes()).expect("written");
         }
         file.sync().expect("stored");
         assert_eq!(folder.names(), ["a.1.jsonl.zst", "a.2.jsonl.zst", "a.jsonl"]);
-        let packed = File::open(folder.0.join("a.2.jsonl.zst")).expect("opened");
+        let packed = File::open(folder.path().join("a.2.jsonl.zst")).expect("opened");
         assert_eq!(zstd::decode_all(packed).expect("whole"), b"two\n");
     }
 

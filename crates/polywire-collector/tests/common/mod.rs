@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -27,27 +27,23 @@ pub struct Number {
 }
 
 /// A folder for one test, which is removed at its end.
-pub struct Folder(pub PathBuf);
+pub struct Folder(polywire_testing::Folder);
 
 impl Folder {
     pub fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("polywire-collector-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
+        Folder(polywire_testing::Folder::new(name))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path().join(name)
     }
 
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.file(name)).expect(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

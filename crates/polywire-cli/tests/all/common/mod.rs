@@ -7,12 +7,9 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::{net::UnixDatagram, process::ExitStatusExt as _},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
-    sync::{
-        atomic::{AtomicU32, Ordering},
-        mpsc::{self, Receiver},
-    },
+    sync::mpsc::{self, Receiver},
     thread,
     time::{Duration, Instant},
 };
@@ -55,16 +52,12 @@ pub const NEWER: &str = "module weather {
 /// An incompatible type.
 pub const WRONG: &str = "module weather { struct Report { string station; string temperature_c; }; };\n";
 
-/// A temporary folder, removed at the end of the test.
-pub struct Folder(PathBuf);
+/// A folder for one test, which is removed at its end, with the types above.
+pub struct Folder(polywire_testing::Folder);
 
 impl Folder {
     pub fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("polywire-cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).expect("a folder");
-        let folder = Folder(path);
+        let folder = Folder(polywire_testing::Folder::new("cli"));
         for (name, text) in [("weather", WEATHER), ("older", OLDER), ("newer", NEWER), ("wrong", WRONG)] {
             folder.write(&format!("{name}.idl"), text);
         }
@@ -72,24 +65,24 @@ impl Folder {
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub fn write(&self, name: &str, text: &str) {
-        fs::write(self.0.join(name), text).expect("written");
+        self.0.write(name, text);
     }
 
     pub fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).expect("read")
+        fs::read_to_string(self.0.file(name)).expect("read")
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polywire"));
-        command.args(arguments).current_dir(&self.0).env("NO_COLOR", "1");
+        command.args(arguments).current_dir(self.path()).env("NO_COLOR", "1");
         command.env_remove("POLYWIRE_WIRE").env_remove("POLYWIRE_CONFIG").env_remove("POLYWIRE_DOMAIN");
         command.env_remove("POLYWIRE_TRACE");
         // Processes of other tests do not meet those of this one.
-        command.env("XDG_RUNTIME_DIR", &self.0);
+        command.env("XDG_RUNTIME_DIR", self.path());
         command
     }
 
@@ -107,12 +100,6 @@ impl Folder {
 
     pub fn start(&self, arguments: &[&str]) -> Running {
         Running::of(self.command(arguments))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

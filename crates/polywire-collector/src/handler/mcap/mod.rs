@@ -389,6 +389,7 @@ fn copy(message: &mcap::Message<'_>, writer: &mut Writer<BufWriter<File>>) -> Re
 #[cfg(test)]
 mod tests {
     use polywire::{Message as _, Record, extend::envelope::Id128};
+    use polywire_testing::Folder;
 
     use super::*;
 
@@ -400,52 +401,27 @@ mod tests {
         pressure: f64,
     }
 
-    /// A folder for one test, which is removed at its end.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("polywire-mcap-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).expect("a folder");
-            Folder(path)
-        }
-
-        fn file(&self) -> PathBuf {
-            self.0.join("a.mcap")
-        }
-
-        fn names(&self) -> Vec<String> {
-            let name = |entry: io::Result<fs::DirEntry>| entry.expect("an entry").file_name().into_string();
-            let mut names: Vec<String> =
-                fs::read_dir(&self.0).expect("a folder").map(|entry| name(entry).expect("a text")).collect();
-            names.sort();
-            names
-        }
-
-        /// Returns the numbers of the pumps in a file, and whether the file is complete.
-        fn pumps(&self, name: &str) -> (Vec<u64>, bool) {
-            let (mut pumps, mut is_whole) = (Vec::new(), true);
-            for message in MessageReader::new(File::open(self.0.join(name)).expect(name)) {
-                let Ok(message) = message else {
-                    is_whole = false;
-                    break;
-                };
-                let value: serde_json::Value = serde_json::from_slice(&message.data).expect("JSON");
-                pumps.push(value["id"].as_u64().expect("a number"));
-            }
-            (pumps, is_whole)
-        }
+    fn file(folder: &Folder) -> PathBuf {
+        folder.path().join("a.mcap")
     }
 
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+    /// Returns the numbers of the pumps in a file, and whether the file is complete.
+    fn pumps(folder: &Folder, name: &str) -> (Vec<u64>, bool) {
+        let (mut pumps, mut is_whole) = (Vec::new(), true);
+        for message in MessageReader::new(File::open(folder.path().join(name)).expect(name)) {
+            let Ok(message) = message else {
+                is_whole = false;
+                break;
+            };
+            let value: serde_json::Value = serde_json::from_slice(&message.data).expect("JSON");
+            pumps.push(value["id"].as_u64().expect("a number"));
         }
+        (pumps, is_whole)
     }
 
     fn recording(folder: &Folder, rotation: Rotation) -> Recording {
         let recording = Recording {
-            path: folder.file(),
+            path: file(folder),
             rotation,
             options: options(true),
             format: Format::Json,
@@ -487,7 +463,7 @@ mod tests {
         }
         recording.sync().expect("stored");
         drop(recording);
-        let bytes = fs::read(folder.file()).expect("a file");
+        let bytes = fs::read(file(&folder)).expect("a file");
         let summary = mcap::Summary::read(&bytes).expect("readable").expect("there is one");
         let statistics = summary.stats.as_ref().expect("there are some");
         // Each origin has a channel; channels with the same content are shared.
@@ -512,15 +488,15 @@ mod tests {
         let mut torn = recording(&folder, Rotation::default());
         write(&mut torn, 1..=3);
         torn.sync().expect("stored");
-        let stored = fs::metadata(folder.file()).expect("a file").len();
+        let stored = fs::metadata(file(&folder)).expect("a file").len();
         write(&mut torn, 4..=6);
         torn.sync().expect("stored");
-        let bytes = fs::read(folder.file()).expect("a file");
+        let bytes = fs::read(file(&folder)).expect("a file");
         // Simulates that the process was killed.
         std::mem::forget(torn);
         let len = bytes.len();
         for at in (0..len).step_by(7).chain([len]) {
-            fs::write(folder.file(), &bytes[..at]).expect("written");
+            fs::write(file(&folder), &bytes[..at]).expect("written");
             drop(recording(&folder, Rotation::default()));
             let names = folder.names();
             // A chunk is complete before the bytes that follow it.
@@ -528,13 +504,13 @@ mod tests {
             match names.as_slice() {
                 [] => assert!(at <= MAGIC.len()),
                 [name] => {
-                    let (pumps, is_whole) = folder.pumps(name);
+                    let (pumps, is_whole) = pumps(&folder, name);
                     assert!(is_whole && pumps.len() as u64 >= least, "{at} of {len} bytes, {stored} stored: {pumps:?}");
                     assert_eq!(pumps, (1..=pumps.len() as u64).collect::<Vec<_>>());
                 }
                 more => panic!("{more:?}"),
             }
-            names.iter().for_each(|name| fs::remove_file(folder.0.join(name)).expect("removed"));
+            names.iter().for_each(|name| fs::remove_file(folder.path().join(name)).expect("removed"));
         }
     }
 
@@ -544,19 +520,19 @@ mod tests {
         let mut torn = recording(&folder, Rotation::default());
         write(&mut torn, 1..=50);
         torn.sync().expect("stored");
-        let bytes = fs::read(folder.file()).expect("a file");
+        let bytes = fs::read(file(&folder)).expect("a file");
         std::mem::forget(torn);
         for at in (MAGIC.len()..bytes.len()).step_by(3) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x55;
-            fs::write(folder.file(), damaged).expect("written");
+            fs::write(file(&folder), damaged).expect("written");
             drop(recording(&folder, Rotation::default()));
             let mut names = folder.names();
             assert_eq!(names.remove(0), "a.1.mcap");
             assert!(names.is_empty() || names == ["a.mcap.damaged"], "{names:?}");
-            assert!(folder.pumps("a.1.mcap").1, "what is left is a whole file");
-            fs::remove_file(folder.0.join("a.1.mcap")).expect("removed");
-            names.iter().for_each(|name| fs::remove_file(folder.0.join(name)).expect("removed"));
+            assert!(pumps(&folder, "a.1.mcap").1, "what is left is a whole file");
+            fs::remove_file(folder.path().join("a.1.mcap")).expect("removed");
+            names.iter().for_each(|name| fs::remove_file(folder.path().join(name)).expect("removed"));
         }
     }
 
@@ -566,17 +542,17 @@ mod tests {
         let mut torn = recording(&folder, Rotation::default());
         write(&mut torn, 1..=3);
         torn.sync().expect("stored");
-        let middle = fs::metadata(folder.file()).expect("a file").len() as usize;
+        let middle = fs::metadata(file(&folder)).expect("a file").len() as usize;
         write(&mut torn, 4..=6);
         torn.sync().expect("stored");
-        let mut bytes = fs::read(folder.file()).expect("a file");
+        let mut bytes = fs::read(file(&folder)).expect("a file");
         std::mem::forget(torn);
         // Near the end of the first chunk, within its messages.
         bytes[middle / 2..middle].iter_mut().for_each(|byte| *byte ^= 0x55);
         for kept in ["a.mcap.damaged", "a.mcap.damaged.2"] {
-            fs::write(folder.file(), &bytes).expect("written");
+            fs::write(file(&folder), &bytes).expect("written");
             drop(recording(&folder, Rotation::default()));
-            assert_eq!(fs::read(folder.0.join(kept)).expect("kept"), bytes);
+            assert_eq!(fs::read(folder.path().join(kept)).expect("kept"), bytes);
         }
         let unreadable = McapError::Io(io::ErrorKind::PermissionDenied.into());
         assert!(is_unreadable(&unreadable) && !is_unreadable(&McapError::UnexpectedEof));
@@ -592,7 +568,7 @@ mod tests {
             recording.sync().expect("stored");
         }
         assert_eq!(folder.names(), ["a.3.mcap", "a.4.mcap", "a.mcap"]);
-        assert_eq!((folder.pumps("a.4.mcap"), folder.pumps("a.mcap")), ((vec![4], true), (vec![5], false)));
+        assert_eq!((pumps(&folder, "a.4.mcap"), pumps(&folder, "a.mcap")), ((vec![4], true), (vec![5], false)));
         // Entries that are not stored are written again, so they are removed here.
         write(&mut recording, [6]);
         recording.sync().expect("stored");
@@ -604,9 +580,9 @@ mod tests {
     #[test]
     fn another_file_stays_as_it_is() {
         let folder = Folder::new("other");
-        fs::write(folder.file(), "something else").expect("written");
+        fs::write(file(&folder), "something else").expect("written");
         let other = Recording {
-            path: folder.file(),
+            path: file(&folder),
             rotation: Rotation::default(),
             options: options(false),
             format: Format::Json,
@@ -617,6 +593,6 @@ mod tests {
         };
         let error = other.put_away().expect_err("it is no MCAP file").to_string();
         assert!(error.contains("a.mcap is there and no MCAP file"), "{error}");
-        assert_eq!(fs::read_to_string(folder.file()).expect("still there"), "something else");
+        assert_eq!(fs::read_to_string(file(&folder)).expect("still there"), "something else");
     }
 }
