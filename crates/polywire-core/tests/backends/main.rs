@@ -8,6 +8,7 @@ mod error_words;
 mod foreign;
 mod foreign_codecs;
 mod foreign_state;
+mod left_out;
 mod random;
 mod random_state;
 mod recursion;

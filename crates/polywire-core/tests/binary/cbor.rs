@@ -51,6 +51,8 @@ one! {
     Text String;
     Octets Vec<u8>, "sequence<octet>";
     Numbers Vec<i64>;
+    Doubles Vec<f64>;
+    Singles Vec<f32>;
     Texts BTreeMap<String, String>;
     Map BTreeMap<i64, i64>;
     Optional Option<bool>;
@@ -78,6 +80,28 @@ fn numbers_in_pieces() {
     }
     let large = b"\xC2\x5F\x45\x01\x02\x03\x04\x05\x44\x06\x07\x08\x09\xFF";
     assert!(decode::<Unsigned>("cbor", &wrapped(large)).is_err(), "nine octets");
+}
+
+/// The elements of an array may be written in different sizes, wherever they stand.
+#[test]
+fn arrays_of_numbers_in_all_sizes() {
+    let double = |value: f64| [b"\xFB", &value.to_be_bytes()[..]].concat();
+    let single = |value: f32| [b"\xFA", &value.to_be_bytes()[..]].concat();
+    let (half, integer) = (b"\xF9\x38\x00".to_vec(), b"\x07".to_vec());
+    let elements = [double(1.1), double(-0.0), half, single(2.5), double(3.1), integer, single(-8.25), single(9.5)];
+    let array = |elements: &[Vec<u8>]| [&[0x80 | elements.len() as u8], &elements.concat()[..]].concat();
+    check(&array(&elements), Doubles { value: vec![1.1, -0.0, 0.5, 2.5, 3.1, 7.0, -8.25, 9.5] }, false);
+    let (narrow, values) = ([&elements[2..4], &elements[5..]].concat(), [0.5, 2.5, 7.0, -8.25, 9.5]);
+    check(&array(&narrow), Singles { value: values.into() }, false);
+    let bytes = array(&elements);
+    for len in 1..bytes.len() {
+        assert!(decode::<Doubles>("cbor", &wrapped(&bytes[..len])).is_err(), "{len} bytes");
+    }
+    for other in [b"\x61a".to_vec(), b"\xF5".to_vec(), b"\x80".to_vec()] {
+        let bad = array(&[double(1.1), double(2.1), other, double(3.1)]);
+        let error = decode::<Doubles>("cbor", &wrapped(&bad)).expect_err("not a number").to_string();
+        assert!(error.contains("value"), "{error}");
+    }
 }
 
 /// As the one member of a map.

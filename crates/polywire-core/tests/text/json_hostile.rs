@@ -1,7 +1,10 @@
 //! Hostile JSON: the corpus of parsing tests, deep nesting, limits, texts truncated at every byte.
 //! Also, another library reads the texts that we write.
 
-use super::json_support::{backends, json, options, text_of, value_of};
+use super::{
+    json_support::{backends, json, options, text_of, value_of},
+    text_support::Format,
+};
 use polywire_core::{
     codec::{Decoder, Encoder, Options, json as codec},
     layout::Message,
@@ -14,7 +17,7 @@ use std::{fs, process::Command};
 #[test]
 fn the_corpus_of_parsing_tests_is_judged_as_it_says() {
     let Some(corpus) = polywire_testing::corpus("json/test_parsing") else { return };
-    let mut seen = 0;
+    let (read, mut seen) = (Format("json").reader::<Counter>(), 0);
     for entry in fs::read_dir(corpus).unwrap() {
         let path = entry.unwrap().path();
         let (name, text) = (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&path).unwrap());
@@ -26,8 +29,8 @@ fn the_corpus_of_parsing_tests_is_judged_as_it_says() {
         }
         // As an unknown member of a structure it is judged alike.
         let inside = [&b"{\"x\":"[..], &text, b"}"].concat();
-        assert_eq!(value_of(&inside, Counter::default).is_ok(), codec::validate(&inside).is_ok(), "{name}");
-        let _ = value_of(&text, Counter::default);
+        assert_eq!(read(&inside).is_ok(), codec::validate(&inside).is_ok(), "{name}");
+        let _ = read(&text);
         seen += 1;
     }
     assert!(seen > 300, "only {seen} texts are in the corpus");
@@ -122,12 +125,12 @@ fn nothing_but_blanks_may_follow() {
 #[test]
 fn every_cut_is_refused_where_it_is() {
     let value = Growing { numbers: vec![1, 22, 333], texts: vec!["a\n".into(), "ü".into()], text: "\u{1F600}".into() };
-    let text = text_of(&value, "");
+    let (text, read) = (text_of(&value, ""), Format("json").reader::<Growing>());
     for len in 0..text.len() {
-        let error = value_of(&text.as_bytes()[..len], Growing::default).unwrap_err();
+        let error = read(&text.as_bytes()[..len]).unwrap_err();
         assert!(error.offset <= len, "{error}");
     }
-    assert_eq!(value_of(text.as_bytes(), Growing::default).unwrap(), value);
+    assert_eq!(read(text.as_bytes()).unwrap(), value);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Helpers of the XML and YAML tests.
+//! Helpers of the tests of text formats.
 
 use polywire_core::{
     codec::{self, Codec, Decoder, Encoder, Options},

@@ -108,7 +108,8 @@ pub(super) fn wrapped(root: Block) -> Block {
 
 fn arm(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Arm, LowerError> {
     let key = member_key(0, &terminated(&member.writer.name));
-    let prefix = Some(ExpectedPrefix { tag: PrefixTag::Byte, ..ExpectedPrefix::new(&key.name) });
+    let optional = member.writer.optional;
+    let prefix = Some(ExpectedPrefix { optional, tag: PrefixTag::Byte, ..ExpectedPrefix::new(&key.name) });
     let body = walk.block(|walk| walk.member_unless(&delimiters::IS_NULL, member))?;
     let absent = walk.block(|walk| walk.left_out(member))?;
     Ok(Arm { key, prefix, body, absent })

@@ -133,6 +133,8 @@ impl DecodeDialect for Decode<'_> {
                 return Err(walk.unsupported("a message of more than 192 repeated fields and messages"));
             }
             let prefix = ExpectedPrefix {
+                // Zero and empty values are left out.
+                optional: true,
                 tag: PrefixTag::Is(number << 3 | form.wire_type()),
                 note,
                 ..ExpectedPrefix::new(&tag(number, form))

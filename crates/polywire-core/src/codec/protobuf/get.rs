@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 use super::kinds::{END_GROUP, FIXED32, FIXED64, LENGTH, START_GROUP, VARINT};
-use super::varint::gather;
+use super::varint::{gather, gather_long};
 use crate::{
     codec::lower::{kinds::fixed, one_way},
     layout::Scalar,
@@ -79,6 +79,10 @@ fn next_bytes(input: &Input<'_>) -> Option<[u8; 8]> {
 fn long_varint(input: &mut Input<'_>) -> Read<u64> {
     let mut value = 0u64;
     let rest = input.rest();
+    if let Some((value, len)) = rest.first_chunk().and_then(gather_long) {
+        input.seek(input.position() + len);
+        return Ok(value);
+    }
     for (i, byte) in rest.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7F) << (7 * i as u32);
         if *byte < 0x80 {

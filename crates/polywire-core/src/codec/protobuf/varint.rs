@@ -30,11 +30,32 @@ pub(super) fn gather(bytes: [u8; 8]) -> Option<(u64, usize)> {
         return None;
     }
     // Keep the bits up to the first byte that ends the number.
-    let groups = word & (last ^ (last - 1)) & 0x7F7F_7F7F_7F7F_7F7F;
+    Some((joined(word & (last ^ (last - 1))), last.trailing_zeros() as usize / 8 + 1))
+}
+
+/// The number at the start of these bytes, if it has nine or ten bytes and 64 bits suffice, and its
+/// length in bytes.
+pub(super) fn gather_long(bytes: &[u8; 10]) -> Option<(u64, usize)> {
+    let [front @ .., ninth, tenth] = *bytes;
+    let word = u64::from_le_bytes(front);
+    if !word & 0x8080_8080_8080_8080 > 0 {
+        return None;
+    }
+    let value = joined(word) | u64::from(ninth & 0x7F) << 56;
+    match (ninth, tenth) {
+        (..0x80, _) => Some((value, 9)),
+        (_, 0 | 1) => Some((value | u64::from(tenth) << 63, 10)),
+        _ => None,
+    }
+}
+
+/// The groups of seven bits in the bytes of a word, without gaps.
+#[inline(always)]
+fn joined(word: u64) -> u64 {
+    let groups = word & 0x7F7F_7F7F_7F7F_7F7F;
     let twos = groups & 0x007F_007F_007F_007F | (groups & 0x7F00_7F00_7F00_7F00) >> 1;
     let fours = twos & 0x0000_3FFF_0000_3FFF | (twos & 0x3FFF_0000_3FFF_0000) >> 2;
-    let value = fours & 0x0FFF_FFFF | (fours & 0x0FFF_FFFF_0000_0000) >> 4;
-    Some((value, last.trailing_zeros() as usize / 8 + 1))
+    fours & 0x0FFF_FFFF | (fours & 0x0FFF_FFFF_0000_0000) >> 4
 }
 
 /// The bytes of a number, and how many they are.
@@ -71,5 +92,22 @@ mod tests {
         }
         assert_eq!(gather([0x80; 8]), None);
         assert_eq!(bytes(u64::MAX).1, 10);
+    }
+
+    #[test]
+    fn long_numbers_are_gathered_up_to_64_bits() {
+        for bit in 56..64 {
+            for value in [1u64 << bit, u64::MAX >> (63 - bit), 0xA55A_3CC3_F00F_6996 >> (63 - bit)] {
+                let (mut number, len) = bytes(value);
+                for behind in [0, 0xFF] {
+                    number[len..].fill(behind);
+                    assert_eq!(gather_long(&number), Some((value, len)), "{value:#x}");
+                }
+            }
+        }
+        let [short, beyond] = [[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1, 0, 0], [0xFF; 10]];
+        assert_eq!([gather_long(&short), gather_long(&beyond)], [None; 2]);
+        // Not the shortest form, which is valid, too.
+        assert_eq!(gather_long(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0]), Some((0, 10)));
     }
 }

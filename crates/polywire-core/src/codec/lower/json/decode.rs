@@ -119,7 +119,8 @@ fn object(walk: &mut DecodeWalk<'_>, members: &[MemberIn<'_>]) -> Lowered {
             0 => delimiters::first_prefix(&name),
             _ => ExpectedPrefix::new(&[b",", &*name].concat()),
         };
-        Ok(Arm { key: key(member.writer.id, &name), prefix: Some(prefix), body, absent })
+        let prefix = Some(ExpectedPrefix { optional: member.writer.optional, ..prefix });
+        Ok(Arm { key: key(member.writer.id, &name), prefix, body, absent })
     });
     let arms = arms.collect::<Result<Vec<_>, LowerError>>()?;
     walk.members(&MEMBERS, arms);

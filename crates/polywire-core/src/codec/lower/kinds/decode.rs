@@ -135,7 +135,8 @@ fn arm<F: Format>(walk: &mut DecodeWalk<'_>, member: &MemberIn<'_>) -> Result<Ar
     let key = member_key(member.writer.id, &name_bytes::<F>(&member.writer.name));
     let body = walk.block(|walk| walk.member_unless(Delimiters::<F>::NULL, member))?;
     let absent = walk.block(|walk| walk.left_out(member))?;
-    let prefix = (!F::TYPED).then(|| ExpectedPrefix { counted: true, ..ExpectedPrefix::new(&key.name) });
+    let prefix = ExpectedPrefix { optional: member.writer.optional, counted: true, ..ExpectedPrefix::new(&key.name) };
+    let prefix = (!F::TYPED).then_some(prefix);
     Ok(Arm { key, prefix, body, absent })
 }
 

@@ -118,13 +118,44 @@ fn counted<F: Format, T: Number>(
         elements.take(count);
         return Ok(());
     }
-    for element in room.chunks_exact_mut(T::SIZE) {
+    let mut left = room;
+    while !left.is_empty() {
+        if extent.kind == 0 {
+            left = same_size::<F, T>(input, left);
+        }
+        let Some((element, others)) = left.split_at_mut_checked(T::SIZE) else { break };
         input.tag = extent.kind;
         number::<F, T>(input)?.to_bytes(element);
+        left = others;
     }
     input.tag = 0;
     elements.take(count);
     Ok(())
+}
+
+/// Reads floating-point numbers up to the first element that has another type or size. Returns the
+/// room of that element and those behind it.
+#[inline(always)]
+fn same_size<'e, F: Format, T: Number>(input: &mut Input<'_>, room: &'e mut [u8]) -> &'e mut [u8] {
+    let type_byte = match T::SCALAR {
+        Scalar::F32 => F::TYPE_BYTES.single,
+        Scalar::F64 => F::TYPE_BYTES.double,
+        _ => return room,
+    };
+    let size = 1 + T::SIZE;
+    let mut count = 0;
+    for (element, bytes) in room.chunks_exact_mut(T::SIZE).zip(input.rest().chunks_exact(size)) {
+        if bytes[0] != type_byte {
+            break;
+        }
+        element.copy_from_slice(&bytes[1..]);
+        if cfg!(target_endian = "little") {
+            element.reverse();
+        }
+        count += 1;
+    }
+    input.seek(input.position() + count * size);
+    &mut room[count * T::SIZE..]
 }
 
 #[inline(always)]
