@@ -181,8 +181,8 @@ impl<'s, T: Measured + fast::Fast> Streams<'s, T> {
 
     fn bar(&self) -> Option<Bar> {
         match (T::NAME, self.name) {
-            ("MarketData", "" | ", learned" | ", learned with constants") => Some(Bar::AtMost(1.7)),
-            ("CodecsTest_500", "" | ", learned" | ", learned with constants") => Some(Bar::AtMost(1.5)),
+            ("MarketData", "" | ", learned" | ", learned with constants") => Some(Bar::AtMost(1.65)),
+            ("CodecsTest_500", "" | ", learned" | ", learned with constants") => Some(Bar::AtMost(1.45)),
             _ => None,
         }
     }

@@ -444,8 +444,8 @@ pub struct Arm {
 }
 
 /// The expected prefix of a member: all bytes that a writer which keeps to the order puts in front
-/// of the member's value. They follow the value of the previous arm or, for the first arm, the
-/// beginning of the members.
+/// of the member's value. They follow the value of the previous arm or, if that is optional, of an
+/// earlier one; for the first arm, the beginning of the members.
 ///
 /// A back end that finds these bytes may skip them without a call of the dialect. So the prefix
 /// promises that the dialect, called at this position, would have exactly the effects given here.
@@ -454,12 +454,14 @@ pub struct Arm {
 /// use polywire_core::program::{ExpectedPrefix, PrefixTag};
 /// // The second member of the JSON object {"id":1,"name":"x"}.
 /// let prefix = ExpectedPrefix::new(b",\"name\":");
-/// assert_eq!(prefix, ExpectedPrefix { bytes: (*b",\"name\":").into(), tag: PrefixTag::Keep, note: None, counted: false });
+/// assert_eq!(prefix, ExpectedPrefix { bytes: (*b",\"name\":").into(), tag: PrefixTag::Keep, note: None, counted: false, optional: false });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectedPrefix {
     /// The bytes.
     pub bytes: Box<[u8]>,
+    /// Whether writers leave members of this arm out. If so, the next arm may come instead.
+    pub optional: bool,
     /// The effect on [`Input::tag`].
     pub tag: PrefixTag,
     /// The index of a bit of the cursor, counted through words of 64 bits, that becomes set. The
@@ -484,7 +486,7 @@ pub enum PrefixTag {
 impl ExpectedPrefix {
     /// A prefix of these bytes, without effects on tag or cursor.
     pub fn new(bytes: &[u8]) -> ExpectedPrefix {
-        ExpectedPrefix { bytes: bytes.into(), tag: PrefixTag::Keep, note: None, counted: false }
+        ExpectedPrefix { bytes: bytes.into(), optional: false, tag: PrefixTag::Keep, note: None, counted: false }
     }
 }
 

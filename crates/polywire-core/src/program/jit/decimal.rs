@@ -5,10 +5,8 @@
 //! and a local.
 
 use cranelift_codegen::ir::{
-    Block as CodeBlock, InstBuilder, MemFlagsData, Opcode, Value, ValueDef,
-    condcodes::{FloatCC, IntCC},
-    instructions::InstructionData,
-    types,
+    Block as CodeBlock, InstBuilder, MemFlagsData, Opcode, Value, ValueDef, condcodes::IntCC,
+    instructions::InstructionData, types,
 };
 
 use super::{
@@ -21,10 +19,13 @@ use crate::{
         Decimal, Input, NO_DECIMAL, Op, Output, Policy, Status,
         state::{
             decimal,
-            float::{self, EXACT, POWERS},
+            float::{self, POWERS},
         },
     },
 };
+
+/// 1.5 times two to the 52nd. The last bit of doubles of this size counts one.
+const ROUNDS: f64 = 6_755_399_441_055_744.0;
 
 impl<'e> Emit<'e, '_> {
     /// Emits the conversion of a number to a decimal, or back.
@@ -65,29 +66,18 @@ impl<'e> Emit<'e, '_> {
             emit.code.def_var(found, exponent);
             emit.code.def_var(mantissa, whole);
         };
-        match (scalar, self.facts[usize::from(exponent)].constant.map(places)) {
-            (Scalar::I64, _) | (_, Some(None)) => by_function(self),
-            (_, known) => {
-                let (power, is_known) = match known.flatten() {
-                    Some(places) => (self.code.ins().f64const(POWERS[places]), None),
-                    None => {
-                        let places = self.code.ins().ineg(hint);
-                        let count = POWERS.len() as i64;
-                        let is_known = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, places, count);
-                        let none = self.constant(0);
-                        let places = self.code.ins().select(is_known, places, none);
-                        (self.power(places), Some(is_known))
-                    }
-                };
-                let (whole, mut exact) = self.scaled((number, scalar == Scalar::F32), power);
-                if let Some(is_known) = is_known {
-                    exact = self.code.ins().band(exact, is_known);
-                }
-                self.code.def_var(found, hint);
-                self.code.def_var(mantissa, whole);
-                let inexact = self.code.ins().bxor_imm_s(exact, 1);
-                self.rarely(inexact, by_function);
-            }
+        let known = self.facts[usize::from(exponent)].constant;
+        if scalar == Scalar::I64 || known.is_some_and(|exponent| places(exponent).is_none()) {
+            by_function(self);
+        } else {
+            let (odd, done) = (self.cold(), self.new_block());
+            let power = self.power_of(exponent, odd);
+            let whole = self.scaled((number, scalar == Scalar::F32), power, odd);
+            self.code.def_var(found, hint);
+            self.code.def_var(mantissa, whole);
+            self.jump_and_begin(done, odd);
+            by_function(self);
+            self.jump_and_begin(done, done);
         }
         let found = self.code.use_var(found);
         self.set_local(exponent, found, LocalFact { from: Some(Scalar::I64), constant: None });
@@ -108,14 +98,8 @@ impl<'e> Emit<'e, '_> {
             });
             return self.code.use_var(value);
         }
-        let (odd, done) = (self.cold(), self.code.create_block());
-        let power = match self.facts[usize::from(local)].constant.and_then(places) {
-            Some(places) => self.code.ins().f64const(POWERS[places]),
-            None => {
-                let places = self.known_places(exponent, odd);
-                self.power(places)
-            }
-        };
+        let (odd, done) = (self.cold(), self.new_block());
+        let power = self.power_of(local, odd);
         let large = self.outside(mantissa, -(1 << 53), 1 << 53);
         self.or_else(large, odd);
         let bits = self.compose(mantissa, power, to == Scalar::F32);
@@ -139,35 +123,42 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Emits the mantissa of a number for a power of ten as divisor, and whether the quotient is
-    /// exactly the number.
-    fn scaled(&mut self, (bits, single): (Value, bool), power: Value) -> (Value, Value) {
+    /// Emits the mantissa of a number for a power of ten as divisor. Jumps to `odd` if the quotient
+    /// is not exactly the number, or if the mantissa has many bits.
+    ///
+    /// Adding [`ROUNDS`] rounds a double below two to the 51st to an integer, by which the bits of
+    /// the sum differ from those of [`ROUNDS`].
+    fn scaled(&mut self, (bits, single): (Value, bool), power: Value, odd: CodeBlock) -> Value {
         let number = self.number(bits, single);
         let scaled = self.code.ins().fmul(number, power);
-        let size = self.code.ins().fabs(scaled);
-        let most = self.code.ins().f64const(EXACT);
-        let fits = self.code.ins().fcmp(FloatCC::LessThanOrEqual, size, most);
-        let half = self.code.ins().f64const(0.5);
-        let half = self.code.ins().fcopysign(half, scaled);
-        let nearest = self.code.ins().fadd(scaled, half);
-        let whole = self.code.ins().fcvt_to_sint_sat(types::I64, nearest);
-        let back = self.compose(whole, power, single);
-        let same = self.code.ins().icmp(IntCC::Equal, back, bits);
-        (whole, self.code.ins().band(fits, same))
+        let rounds = self.code.ins().f64const(ROUNDS);
+        let sum = self.code.ins().fadd(scaled, rounds);
+        let whole = self.code.ins().fsub(sum, rounds);
+        let back = self.quotient(whole, power, single);
+        let differs = self.code.ins().icmp(IntCC::NotEqual, back, bits);
+        self.or_else(differs, odd);
+        let sum = self.code.ins().bitcast(types::I64, MemFlagsData::new(), sum);
+        let mantissa = self.code.ins().iadd_imm_s(sum, (ROUNDS.to_bits() as i64).wrapping_neg());
+        // A float may be the nearest one to two integers of more bits.
+        let bits = if single { 23 } else { 51 };
+        let large = self.code.ins().iadd_imm_s(mantissa, 1 << bits);
+        let large = self.code.ins().ushr_imm_u(large, bits + 1);
+        self.or_else(large, odd);
+        mantissa
     }
 
-    fn power(&mut self, places: Value) -> Value {
-        let (table, distance) = (self.address(&POWERS), self.code.ins().ishl_imm_u(places, 3));
-        let at = self.code.ins().iadd(table, distance);
-        self.load(types::F64, at, 0)
-    }
-
-    /// Emits the decimal places of an exponent; jumps to `odd` if the table has no power for it.
-    fn known_places(&mut self, exponent: Value, odd: CodeBlock) -> Value {
+    /// The divisor for the exponent in a local; jumps to `odd` if a double does not hold it.
+    fn power_of(&mut self, local: u8, odd: CodeBlock) -> Value {
+        if let Some(places) = self.facts[usize::from(local)].constant.and_then(places) {
+            return self.code.ins().f64const(POWERS[places]);
+        }
+        let exponent = self.local(local, Scalar::I64);
         let places = self.code.ins().ineg(exponent);
         let outside = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThanOrEqual, places, POWERS.len() as i64);
         self.or_else(outside, odd);
-        places
+        let (table, distance) = (self.address(&POWERS), self.code.ins().ishl_imm_u(places, 3));
+        let at = self.code.ins().iadd(table, distance);
+        self.load(types::F64, at, 0)
     }
 
     /// A double from the accumulator's bits.
@@ -183,6 +174,11 @@ impl<'e> Emit<'e, '_> {
     /// The bits of a mantissa divided by a power of ten.
     fn compose(&mut self, mantissa: Value, power: Value, single: bool) -> Value {
         let number = self.code.ins().fcvt_from_sint(types::F64, mantissa);
+        self.quotient(number, power, single)
+    }
+
+    /// The bits of a quotient.
+    fn quotient(&mut self, number: Value, power: Value, single: bool) -> Value {
         let number = self.code.ins().fdiv(number, power);
         if !single {
             return self.code.ins().bitcast(types::I64, MemFlagsData::new(), number);

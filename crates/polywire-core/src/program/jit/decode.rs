@@ -224,7 +224,7 @@ impl<'e> Emit<'e, '_> {
         let slow = |emit: &mut Self| emit.decode_by_interpreter(op, frame);
         match (form, target) {
             (TextForm::CountedNul { order }, Some((base, offset, Some(words)))) => {
-                let done = self.code.create_block();
+                let done = self.new_block();
                 let slow_block = self.cold();
                 // The longest short string (16), its count (4), and the terminator (1).
                 let lacks = self.lacks(21);
@@ -314,7 +314,7 @@ impl<'e> Emit<'e, '_> {
         if scalar == Scalar::Bool || (order != HOST && scalar.size() > 1) {
             return self.decode_by_interpreter(op, frame);
         }
-        let (done, slow) = (self.code.create_block(), self.cold());
+        let (done, slow) = (self.new_block(), self.cold());
         let count = self.accumulator().value;
         let capacity = self.load(types::I64, base, offset + words.capacity as i32);
         let grows = self.code.ins().icmp(IntCC::UnsignedGreaterThan, count, capacity);
@@ -402,13 +402,8 @@ impl<'e> Emit<'e, '_> {
                 resize(self);
             }
         }
-        let stride = self.stride(place);
-        self.repeat(count, |emit, i| {
-            let start = emit.code.use_var(data);
-            let distance = emit.code.ins().imul_imm_s(i, stride);
-            let at = emit.code.ins().iadd(start, distance);
-            emit.inner(element, at);
-        });
+        let elements = (self.code.use_var(data), self.stride(place));
+        self.repeat(count, elements, |emit, at| emit.inner(element, at));
         if bound > 0 && *overflow != Overflow::Refuse && place != Place::Sink {
             self.sequence_end(op, place, count, frame);
         }
@@ -445,11 +440,7 @@ impl<'e> Emit<'e, '_> {
         let (data, stride) = (self.place_address(place, frame), self.stride(place));
         let count = self.constant(i64::from(count));
         self.accumulator = None;
-        self.repeat(count, |emit, i| {
-            let distance = emit.code.ins().imul_imm_s(i, stride);
-            let at = emit.code.ins().iadd(data, distance);
-            emit.inner(element, at);
-        });
+        self.repeat(count, (data, stride), |emit, at| emit.inner(element, at));
     }
 
     pub(super) fn decode_delimited(
@@ -464,7 +455,7 @@ impl<'e> Emit<'e, '_> {
         let slot = self.slot(3);
         let cursor = self.slot_address(slot);
         self.call_status(op, dialect.begin as *const u8, &[self.context(), cursor]);
-        let (head, done) = (self.code.create_block(), self.code.create_block());
+        let (head, done) = (self.new_block(), self.new_block());
         let index = self.code.append_block_param(head, types::I64);
         let zero = self.constant(0);
         self.jump(head, &[zero]);
@@ -472,7 +463,7 @@ impl<'e> Emit<'e, '_> {
         let (cursor, word) = (self.slot_address(slot), self.word());
         self.call_status(op, dialect.next as *const u8, &[self.context(), cursor, word]);
         let more = self.load_word(0);
-        let inside = self.code.create_block();
+        let inside = self.new_block();
         self.code.ins().brif(more, inside, &[], done, &[]);
         self.code.switch_to_block(inside);
         let at = self.delimited_element(op, place, index, frame);

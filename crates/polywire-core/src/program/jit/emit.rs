@@ -89,8 +89,6 @@ pub(super) struct Emit<'e, 'f> {
     pub slot_words: Vec<SlotWords>,
     /// Slots that are known to have a value.
     pub assigned: Vec<u32>,
-    /// The block being emitted is on a cold path.
-    pub rare: bool,
     /// In direct code: the tag of the member that is read, if its prefix determines it.
     pub tag: Option<u32>,
     /// In direct code: the presence map that is read or written.
@@ -198,7 +196,6 @@ pub(super) fn function<'e>(
         facts: [LocalFact::default(); LOCALS],
         slot_words: if direct && program.bank.is_some() { super::stream::slot_words(program) } else { Vec::new() },
         assigned: Vec::new(),
-        rare: false,
         tag: None,
         segment: None,
         free_slots: Vec::new(),
@@ -436,7 +433,7 @@ impl<'e> Emit<'e, '_> {
     pub(super) fn call_in_place(&mut self, op: &Op, function: *const u8, arguments: &[Value]) {
         let status = self.call(function, arguments, Some(types::I32)).expect("it returns a status");
         let failed = self.cold();
-        let go_on = self.code.create_block();
+        let go_on = self.new_block();
         self.code.ins().brif(status, failed, &[], go_on, &[]);
         self.code.switch_to_block(failed);
         self.name(op);
@@ -487,6 +484,13 @@ impl<'e> Emit<'e, '_> {
         self.code.switch_to_block(nowhere);
     }
 
+    /// Creates a block, which is cold if the current one is.
+    pub(super) fn new_block(&mut self) -> CodeBlock {
+        let is_cold = self.code.current_block().is_some_and(|block| self.code.func.layout.is_cold(block));
+        if is_cold { self.cold() } else { self.code.create_block() }
+    }
+
+    /// Creates a cold block. The code of cold blocks is behind that of all others.
     pub(super) fn cold(&mut self) -> CodeBlock {
         let block = self.code.create_block();
         self.code.set_cold_block(block);
@@ -496,7 +500,7 @@ impl<'e> Emit<'e, '_> {
     /// Continues if `condition` is zero, else jumps to a cold block that `otherwise` fills and
     /// ends.
     pub(super) fn unless(&mut self, condition: Value, otherwise: impl FnOnce(&mut Self)) {
-        let (cold, go_on) = (self.cold(), self.code.create_block());
+        let (cold, go_on) = (self.cold(), self.new_block());
         self.code.ins().brif(condition, cold, &[], go_on, &[]);
         self.code.switch_to_block(cold);
         otherwise(self);
@@ -505,7 +509,7 @@ impl<'e> Emit<'e, '_> {
 
     /// If `condition` holds, runs a cold block, which `rare` fills, and returns.
     pub(super) fn rarely(&mut self, condition: Value, rare: impl FnOnce(&mut Self)) {
-        let join = self.code.create_block();
+        let join = self.new_block();
         self.unless(condition, |emit| {
             rare(emit);
             emit.code.ins().jump(join, &[]);
@@ -515,7 +519,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Continues if `condition` is zero, else jumps to `block`.
     pub(super) fn or_else(&mut self, condition: Value, block: CodeBlock) {
-        let go_on = if self.rare { self.cold() } else { self.code.create_block() };
+        let go_on = self.new_block();
         self.code.ins().brif(condition, block, &[], go_on, &[]);
         self.code.switch_to_block(go_on);
     }
@@ -757,19 +761,21 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A loop over `count` elements: `body` gets the index.
-    pub(super) fn repeat(&mut self, count: Value, body: impl FnOnce(&mut Self, Value)) {
-        let (head, inside, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
-        let index = self.code.append_block_param(head, types::I64);
+    /// A loop over `count` elements: `body` gets the address of each. The first is at `first`. The
+    /// address is counted up, because an address of two parts would occupy two registers.
+    pub(super) fn repeat(&mut self, count: Value, (first, stride): (Value, i64), body: impl FnOnce(&mut Self, Value)) {
+        let (head, inside, done) = (self.new_block(), self.new_block(), self.new_block());
+        let [index, at] = [(); 2].map(|()| self.code.append_block_param(head, types::I64));
         let zero = self.constant(0);
-        self.jump(head, &[zero]);
+        self.jump(head, &[zero, first]);
         self.code.switch_to_block(head);
-        let more = self.code.ins().icmp(IntCC::UnsignedLessThan, index, count);
-        self.code.ins().brif(more, inside, &[], done, &[]);
+        let end = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, index, count);
+        self.code.ins().brif(end, done, &[], inside, &[]);
         self.code.switch_to_block(inside);
-        self.element(index, |emit| body(emit, index));
+        self.element(index, |emit| body(emit, at));
         let next = self.code.ins().iadd_imm_s(index, 1);
-        self.jump(head, &[next]);
+        let next_at = self.code.ins().iadd_imm_s(at, stride);
+        self.jump(head, &[next, next_at]);
         self.code.switch_to_block(done);
     }
 
@@ -794,7 +800,7 @@ impl<'e> Emit<'e, '_> {
         body(self);
         self.index = outer_index;
         self.unwind = outer;
-        let go_on = self.code.create_block();
+        let go_on = self.new_block();
         self.jump_and_begin(go_on, unwind);
         let note = self.either(shims::index_input as *const u8, shims::index_output as *const u8);
         self.call(note, &[self.context(), index], None);

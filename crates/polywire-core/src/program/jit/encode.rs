@@ -310,7 +310,7 @@ impl<'e> Emit<'e, '_> {
         let unfit = self.code.ins().bor(long, full);
         let unfit = self.code.ins().bor(unfit, crosses);
 
-        let (short, slow_block, done) = (self.code.create_block(), self.cold(), self.code.create_block());
+        let (short, slow_block, done) = (self.new_block(), self.cold(), self.new_block());
         self.code.ins().brif(unfit, slow_block, &[], short, &[]);
         self.code.switch_to_block(short);
         let bytes = self.load(types::I8X16, data, 0);
@@ -422,10 +422,8 @@ impl<'e> Emit<'e, '_> {
         }
         self.accumulator = None;
         let stride = i64::from(self.layout().node(inside).size);
-        self.repeat(count, |emit, i| {
+        self.repeat(count, (data, stride), |emit, at| {
             emit.room_for_all();
-            let distance = emit.code.ins().imul_imm_s(i, stride);
-            let at = emit.code.ins().iadd(data, distance);
             emit.inner(element, at);
         });
     }
@@ -436,7 +434,7 @@ impl<'e> Emit<'e, '_> {
         let value = self.encode_optional(place, frame);
         let (accumulator, mut join) = (self.accumulator, self.begin_join());
         let (start, end) = self.arm_bits([then, otherwise].into_iter());
-        let (yes, no, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
+        let (yes, no, done) = (self.new_block(), self.new_block(), self.new_block());
         self.code.ins().brif(value, yes, &[], no, &[]);
         for (arm, block, inside) in [(yes, then, value), (no, otherwise, frame)] {
             self.code.switch_to_block(arm);
@@ -485,11 +483,11 @@ impl<'e> Emit<'e, '_> {
         let value = load(self, offset_of!(Selection, value));
         self.release(slot);
         let mut switch = cranelift_frontend::Switch::new();
-        let blocks: Vec<_> = arms.iter().map(|_| self.code.create_block()).collect();
+        let blocks: Vec<_> = arms.iter().map(|_| self.new_block()).collect();
         for (i, block) in blocks.iter().enumerate() {
             switch.set_entry(i as u128, *block);
         }
-        let (otherwise, done) = (self.code.create_block(), self.code.create_block());
+        let (otherwise, done) = (self.new_block(), self.new_block());
         switch.emit(&mut self.code, case, otherwise);
         let frames = core::iter::repeat_n(value, arms.len()).chain([frame]);
         let bodies = arms.iter().chain([none]);

@@ -42,7 +42,7 @@ impl<'e> Emit<'e, '_> {
     /// Writes the accumulator in the form of an inline kernel. There must be room.
     pub(super) fn put_number(&mut self, kernel: &'static InlineKernel, argument: u64, form: InlineForm) {
         let accumulator = self.accumulator();
-        let done = self.code.create_block();
+        let done = self.new_block();
         if form.unless_zero {
             let zero = self.code.ins().icmp_imm_s(IntCC::Equal, accumulator.value, 0);
             self.or_else(zero, done);
@@ -75,10 +75,10 @@ impl<'e> Emit<'e, '_> {
         (argument, head_len): (u64, i64),
     ) {
         let (value, bits) = self.varint_of(accumulator, number);
-        let done = self.code.create_block();
+        let done = self.new_block();
         if bits > SHORT_BITS {
             let long = self.code.ins().ushr_imm_u(value, i64::from(SHORT_BITS));
-            let (cold, short) = (self.cold(), self.code.create_block());
+            let (cold, short) = (self.cold(), self.new_block());
             self.code.ins().brif(long, cold, &[], short, &[]);
             self.code.switch_to_block(cold);
             self.put_inline(kernel, argument, accumulator.value);
@@ -145,7 +145,7 @@ impl<'e> Emit<'e, '_> {
     pub(super) fn get_number(&mut self, op: &'e Op, kernel: &'static ScalarKernel) {
         let Some(form) = kernel.form else { return };
         let result = self.code.declare_var(types::I64);
-        let (slow, done) = (self.cold(), self.code.create_block());
+        let (slow, done) = (self.cold(), self.new_block());
         match self.direct {
             true if self.tag.is_none_or(|tag| tag & 7 != form.tag) => self.give_up(),
             true => {}
@@ -201,7 +201,7 @@ impl<'e> Emit<'e, '_> {
     fn get_varint(&mut self, other: cranelift_codegen::ir::Block) -> Value {
         let (position, end) = (self.position(), self.code.use_var(self.end));
         let result = self.code.declare_var(types::I64);
-        let (long, done) = (self.code.create_block(), self.code.create_block());
+        let (long, done) = (self.new_block(), self.new_block());
         let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);
         self.or_else(none, other);
         let here = self.here();
@@ -285,7 +285,7 @@ impl<'e> Emit<'e, '_> {
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, 0x7F);
         let moved = self.code.ins().icmp(IntCC::NotEqual, base, region.base);
         let unfit = self.code.ins().bor(long, moved);
-        let (slow, short, done) = (self.cold(), self.code.create_block(), self.code.create_block());
+        let (slow, short, done) = (self.cold(), self.new_block(), self.new_block());
         self.code.ins().brif(unfit, slow, &[], short, &[]);
         self.code.switch_to_block(short);
         let start = self.code.ins().iadd(base, region.start);
@@ -334,7 +334,7 @@ impl<'e> Emit<'e, '_> {
         body: &'e Block,
         frame: Value,
     ) {
-        let (slow, done) = (self.cold(), self.code.create_block());
+        let (slow, done) = (self.cold(), self.new_block());
         let (outer, end) = (self.load(types::I64, self.context(), self.fields.origin), self.code.use_var(self.end));
         self.align(4);
         let lacks = self.lacks(4);
@@ -371,7 +371,7 @@ impl<'e> Emit<'e, '_> {
         (argument, tag): (u64, u32),
         slot: StackSlot,
     ) -> InRegion {
-        let (slow, done) = (self.cold(), self.code.create_block());
+        let (slow, done) = (self.cold(), self.new_block());
         self.expect_tag(tag, slow);
         let (position, end) = (self.position(), self.code.use_var(self.end));
         let none = self.code.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, position, end);

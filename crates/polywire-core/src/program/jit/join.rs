@@ -53,6 +53,12 @@ pub(super) fn stops(block: &Block) -> bool {
     })
 }
 
+/// True if a block that encodes sets a presence bit: it writes a field that operators are made to
+/// leave out.
+pub(super) fn sets_bit(block: &Block) -> bool {
+    block.0.iter().any(|op| matches!(op.kind, OpKind::KnownBits { one: true, .. }))
+}
+
 impl<'e> Emit<'e, '_> {
     pub(super) fn begin_join(&self) -> Join<'e> {
         Join { accumulator: self.accumulator, held: self.held, facts: self.facts, ended: None }
@@ -106,22 +112,25 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Emits a branch to one of two blocks, which begin with the condition as accumulator.
-    pub(super) fn choose(&mut self, condition: Value, blocks: [&'e Block; 2], frame: Value) {
-        self.choose_by(|emit, yes, no| _ = emit.code.ins().brif(condition, yes, &[], no, &[]), blocks, frame);
+    /// Rare blocks are cold, so that the code of the others is without gaps.
+    pub(super) fn choose(&mut self, condition: Value, blocks: [&'e Block; 2], rare: [bool; 2], frame: Value) {
+        self.choose_by(|emit, yes, no| _ = emit.code.ins().brif(condition, yes, &[], no, &[]), blocks, rare, frame);
     }
 
     /// The same with a test that jumps to the first block or the second.
     pub(super) fn choose_by(
         &mut self,
         ask: impl FnOnce(&mut Self, CodeBlock, CodeBlock),
-        [then, otherwise]: [&'e Block; 2],
+        blocks: [&'e Block; 2],
+        rare: [bool; 2],
         frame: Value,
     ) {
-        let (yes, no, done) = (self.arm_block(then), self.arm_block(otherwise), self.code.create_block());
+        let done = self.new_block();
+        let [yes, no] = [0, 1].map(|at| self.arm_block(blocks[at], rare[at]));
         ask(self, yes, no);
         let mut join = self.begin_join();
-        let most = self.arm_bits([then, otherwise].into_iter());
-        for (start, block) in [(yes, then), (no, otherwise)] {
+        let most = self.arm_bits(blocks.into_iter());
+        for (start, block) in [yes, no].into_iter().zip(blocks) {
             self.code.switch_to_block(start);
             self.begin_arm(&join);
             self.set_bits_done(most.0);
@@ -141,8 +150,8 @@ impl<'e> Emit<'e, '_> {
         let value = self.accumulator().value;
         let mut join = self.begin_join();
         let mut switch = Switch::new();
-        let (done, none) = (self.code.create_block(), self.code.create_block());
-        let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
+        let (done, none) = (self.new_block(), self.new_block());
+        let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.new_block()).collect();
         let unsigned = self.accumulator().scalar == Scalar::U64;
         // An unsigned accumulator has no negative labels: they would match large numbers.
         for (label, arm) in labels.iter().filter(|(label, _)| !unsigned || *label >= 0) {
@@ -162,7 +171,8 @@ impl<'e> Emit<'e, '_> {
         self.finish_join(join);
     }
 
-    fn arm_block(&mut self, block: &Block) -> CodeBlock {
-        if stops(block) { self.cold() } else { self.code.create_block() }
+    /// Creates the block in which an arm begins. It is cold if the arm is rare or always fails.
+    pub(super) fn arm_block(&mut self, arm: &Block, is_rare: bool) -> CodeBlock {
+        if is_rare || stops(arm) { self.cold() } else { self.new_block() }
     }
 }

@@ -18,8 +18,39 @@ use crate::{
 /// The longest [`ExpectedPrefix`] that is compared in line.
 const LONGEST_PREFIX: usize = 64;
 
+/// Behind a member, up to so many of the following ones are recognised by their prefixes, if those
+/// between are optional. A member in another order costs these comparisons in vain.
+const MOST_OMITTED: usize = 8;
+
 /// The most members that direct code reads.
 const MAX_IN_ORDER: usize = 32;
+
+/// The code of an operation `Members`.
+struct Members<'e> {
+    dialect: &'static MemberDialect,
+    arms: &'e [Arm],
+    cursor: StackSlot,
+    /// Where each arm begins.
+    blocks: Vec<CodeBlock>,
+    /// Where the search for each arm begins if the one before it did not come, and at last that for
+    /// the end. The arm that comes next is sought in line.
+    searches: Vec<CodeBlock>,
+    /// Where a search ends that found nothing.
+    other: CodeBlock,
+    end: CodeBlock,
+}
+
+impl<'e> Members<'e> {
+    /// The expected prefix of an arm, if it has one, and where the arm begins.
+    fn prefix(&self, arm: usize) -> Option<(&'e ExpectedPrefix, CodeBlock)> {
+        self.arms.get(arm)?.prefix.as_ref().zip(self.blocks.get(arm).copied())
+    }
+
+    /// Whether the search for an arm that does not come goes on with the next one.
+    fn goes_on(&self, arm: usize) -> bool {
+        self.prefix(arm).is_some_and(|(prefix, _)| prefix.optional) && !arm.is_multiple_of(MOST_OMITTED)
+    }
+}
 
 impl<'e> Emit<'e, '_> {
     pub(super) fn decode_members(
@@ -43,10 +74,11 @@ impl<'e> Emit<'e, '_> {
             let at = self.slot_address(cursor);
             self.call_status(op, dialect.begin as *const u8, &[self.context(), at]);
         }
-        let (head, unknown, end) = (self.code.create_block(), self.cold(), self.code.create_block());
-        let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.code.create_block()).collect();
-        let prefix_of = |i: usize| arms.get(i).and_then(|arm| arm.prefix.as_ref()).zip(blocks.get(i).copied());
-        if let Some((prefix, first)) = prefix_of(0) {
+        let (head, unknown, end) = (self.new_block(), self.cold(), self.new_block());
+        let blocks: Vec<CodeBlock> = arms.iter().map(|_| self.new_block()).collect();
+        let searches = (0..=arms.len()).map(|_| self.new_block()).collect();
+        let members = Members { dialect, arms, cursor, blocks, searches, other: self.new_block(), end };
+        if let Some((prefix, first)) = members.prefix(0) {
             self.decode_prefix(prefix, cursor, first);
         }
         self.jump_and_begin(head, head);
@@ -56,13 +88,13 @@ impl<'e> Emit<'e, '_> {
         self.call_status(op, dialect.next as *const u8, &[self.context(), at, table, word]);
         let arm = self.load_word(0);
         let mut switch = Switch::new();
-        for (i, block) in blocks.iter().enumerate() {
+        for (i, block) in members.blocks.iter().enumerate() {
             switch.set_entry(i as u128, *block);
         }
         switch.set_entry(u128::from(MemberTable::END), end);
         switch.emit(&mut self.code, arm, unknown);
 
-        for (i, (arm, block)) in arms.iter().zip(&blocks).enumerate() {
+        for (i, (arm, block)) in arms.iter().zip(&members.blocks).enumerate() {
             self.code.switch_to_block(*block);
             let (word, bit) = (8 * (i / 64) as i32, 1i64 << (i % 64));
             let known = self.code.ins().stack_load(types::I64, types::I64, seen, word);
@@ -75,17 +107,9 @@ impl<'e> Emit<'e, '_> {
             let next = self.constant(i as i64 + 1);
             self.code.def_var(expected, next);
             self.inner(&arm.body, frame);
-            if let Some((prefix, next)) = prefix_of(i + 1) {
-                self.decode_prefix(prefix, cursor, next);
-            } else if let Some(ending) = dialect.ending.filter(|_| i + 1 == arms.len()) {
-                self.decode_ending(ending, cursor, end);
-            }
-            if !dialect.prefixes_suffice {
-                let at = self.slot_address(cursor);
-                self.call_status(op, dialect.after as *const u8, &[self.context(), at]);
-            }
-            self.code.ins().jump(head, &[]);
+            self.search(&members, i + 1);
         }
+        self.search_further(op, &members, head);
 
         self.code.switch_to_block(unknown);
         let at = self.slot_address(cursor);
@@ -101,6 +125,33 @@ impl<'e> Emit<'e, '_> {
         self.release(seen);
     }
 
+    /// Behind a member: looks for an arm and, if it does not come, for those behind it.
+    fn search(&mut self, members: &Members<'e>, arm: usize) {
+        match (members.prefix(arm), members.dialect.ending) {
+            (Some((prefix, found)), _) => self.decode_prefix(prefix, members.cursor, found),
+            (None, Some(ending)) => self.decode_ending(ending, members.cursor, members.end),
+            (None, None) => {}
+        }
+        let next = members.searches.get(arm + 1).filter(|_| members.goes_on(arm));
+        self.code.ins().jump(*next.unwrap_or(&members.other), &[]);
+    }
+
+    /// Emits the searches for arms that do not come next, and the call behind a search in vain.
+    fn search_further(&mut self, op: &'e Op, members: &Members<'e>, head: CodeBlock) {
+        for (arm, block) in members.searches.iter().enumerate().skip(1) {
+            if members.goes_on(arm - 1) {
+                self.code.switch_to_block(*block);
+                self.search(members, arm);
+            }
+        }
+        self.code.switch_to_block(members.other);
+        if !members.dialect.prefixes_suffice {
+            let at = self.slot_address(members.cursor);
+            self.call_status(op, members.dialect.after as *const u8, &[self.context(), at]);
+        }
+        self.code.ins().jump(head, &[]);
+    }
+
     /// In direct code: emits members that come in the usual order or are left out. Bails out in all
     /// other cases.
     fn decode_in_order(&mut self, dialect: &'static MemberDialect, arms: &'e [Arm], frame: Value) {
@@ -111,7 +162,7 @@ impl<'e> Emit<'e, '_> {
         }
         for arm in arms {
             let Some((prefix, tag)) = arm.prefix.as_ref().and_then(simple) else { return self.give_up() };
-            let (absent, next) = (self.code.create_block(), self.code.create_block());
+            let (absent, next) = (self.new_block(), self.new_block());
             let (position, end) = (self.position(), self.code.use_var(self.end));
             let behind = self.code.ins().iadd_imm_s(position, prefix.bytes.len() as i64);
             let too_far = self.code.ins().icmp(IntCC::UnsignedGreaterThan, behind, end);
@@ -138,7 +189,7 @@ impl<'e> Emit<'e, '_> {
         if prefix.bytes.len() > LONGEST_PREFIX {
             return;
         }
-        let other = self.code.create_block();
+        let other = self.new_block();
         let skipped = i64::from(prefix.tag == PrefixTag::Byte);
         let (position, end) = (self.position(), self.code.use_var(self.end));
         let behind = self.code.ins().iadd_imm_s(position, prefix.bytes.len() as i64 + skipped);
@@ -189,7 +240,7 @@ impl<'e> Emit<'e, '_> {
     /// Jumps to `end` if the usual ending comes; else continues without any effect.
     fn decode_ending(&mut self, ending: Ending, cursor: StackSlot, end: CodeBlock) {
         let (position, region) = (self.position(), self.code.use_var(self.end));
-        let other = self.code.create_block();
+        let other = self.new_block();
         match ending {
             Ending::Exhausted => {
                 let more = self.code.ins().icmp(IntCC::NotEqual, position, region);

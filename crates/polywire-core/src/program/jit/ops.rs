@@ -3,7 +3,7 @@
 
 use cranelift_codegen::ir::{InstBuilder, Value, condcodes::IntCC, types};
 
-use super::{SLACK, emit::Emit, shims};
+use super::{SLACK, emit::Emit, join::sets_bit, shims};
 use crate::{
     layout::Scalar,
     program::{Block, Bytes, Op, OpKind, Place, SlotOp, Source, TextForm, interp::bytes::filled},
@@ -31,14 +31,17 @@ impl<'e> Emit<'e, '_> {
                 (OpKind::TakeBit, Some(OpKind::If { then, otherwise })) if self.direct => {
                     let bit = self.take_bit();
                     self.set(bit, Scalar::Bool);
-                    self.choose(bit, [then, otherwise], frame);
+                    // Operators are made to leave a field out.
+                    self.choose(bit, [then, otherwise], [true, false], frame);
                     ops.next();
                 }
                 (
                     OpKind::Bytes(bytes @ (Bytes::SlotHas { .. } | Bytes::Equal(_))),
                     Some(OpKind::If { then, otherwise }),
                 ) if self.direct => {
-                    self.choose_by(|emit, yes, no| emit.ask_bytes(bytes, yes, no), [then, otherwise], frame);
+                    let blocks = [then, otherwise];
+                    let ask = |emit: &mut Self, yes, no| emit.ask_bytes(bytes, yes, no);
+                    self.choose_by(ask, blocks, blocks.map(sets_bit), frame);
                     ops.next();
                 }
                 // The string operation checks its bytes itself.
@@ -146,7 +149,8 @@ impl<'e> Emit<'e, '_> {
             OpKind::Switch { labels, arms, otherwise } => self.switch(labels, arms, otherwise, frame),
             OpKind::If { then, otherwise } => {
                 let condition = self.accumulator().value;
-                self.choose(condition, [then, otherwise], frame);
+                let blocks = [then, otherwise];
+                self.choose(condition, blocks, blocks.map(sets_bit), frame);
             }
             OpKind::TakeBit => self.decode_bit(op),
             OpKind::KnownBits { zeros, one } if encodes => self.put_bits(op, *zeros, *one),

@@ -48,8 +48,9 @@ impl<'e> Emit<'e, '_> {
             self.bail_out_if_wrapped(form.scalar, base, value, sum);
             value = sum;
             // An absent difference counts as zero, so the result is the base.
-            if let Some((min, max)) = range {
-                let outside = self.outside(value, min, max);
+            if range.is_some() {
+                let cut = self.cut(value, form.scalar);
+                let outside = self.code.ins().icmp(IntCC::NotEqual, cut, value);
                 self.or_bail_out(outside);
             }
         }
@@ -92,7 +93,7 @@ impl<'e> Emit<'e, '_> {
             return self.or_bail_out(wrong);
         }
         // It fits if both numbers have the same highest bit.
-        let (unsure, done) = (self.cold(), self.code.create_block());
+        let (unsure, done) = (self.cold(), self.new_block());
         let differ = self.code.ins().bxor(base, sum);
         let differ = self.code.ins().icmp_imm_s(IntCC::SignedLessThan, differ, 0);
         self.or_else(differ, unsure);

@@ -98,10 +98,9 @@ macro_rules! machine_functions {
             // SAFETY: machine code passes both ends of the rest of the message, which has at least
             // one byte, and `value`, a writable word.
             unsafe {
-                let Some((groups, last)) = groups(at, end) else { return core::ptr::null() };
-                let first = *at;
-                *value = groups;
-                if first == 0 || (last.offset_from(at) == 9 && first > 1) { core::ptr::null() } else { last.add(1) }
+                let Some((word, stop)) = up_to_eight(at, end) else { return by_bytes(at, end, false, value) };
+                *value = $gather(word.swap_bytes().wrapping_shr(!stop));
+                if word as u8 == 0 { core::ptr::null() } else { at.add(stop as usize / 8 + 1) }
             }
         }
 
@@ -109,49 +108,13 @@ macro_rules! machine_functions {
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn read_signed(at: *const u8, end: *const u8, value: *mut u64) -> *const u8 {
             // SAFETY: machine code passes both ends of the rest of the message, which has at least
-            // one byte, and `value`, a writable word. A first byte that does not end the integer
-            // has another behind it.
+            // one byte, and `value`, a writable word.
             unsafe {
-                let Some((groups, last)) = groups(at, end) else { return core::ptr::null() };
-                let unused = (57 - 7 * last.offset_from(at)).max(0);
+                let Some((word, stop)) = up_to_eight(at, end) else { return by_bytes(at, end, true, value) };
+                let (groups, last) = ($gather(word.swap_bytes().wrapping_shr(!stop)), stop / 8);
+                let unused = 57 - 7 * last;
                 *value = ((groups << unused) as i64 >> unused) as u64;
-                let first = *at;
-                let is_sign = first == 0 || first == 0x7F;
-                let redundant = is_sign && (first ^ *at.add(1)) & 0x40 == 0;
-                let large = last.offset_from(at) == 9 && !is_sign;
-                if redundant || large { core::ptr::null() } else { last.add(1) }
-            }
-        }
-
-        /// The groups of seven bits of an integer of up to ten bytes, and the address of its last
-        /// byte.
-        ///
-        /// # Safety
-        /// The bytes from `at` to `end` are readable, at least one.
-        #[inline]
-        $(#[$attribute])*
-        unsafe fn groups(at: *const u8, end: *const u8) -> Option<(u64, *const u8)> {
-            // SAFETY: eight bytes are read only if eight are left, and single bytes only in front
-            // of `end`.
-            unsafe {
-                let left = end.offset_from(at);
-                if left >= 8 {
-                    let word = u64::from_le_bytes(at.cast::<[u8; 8]>().read());
-                    let stops = word & 0x8080_8080_8080_8080;
-                    if stops != 0 {
-                        let last = stops.trailing_zeros() / 8;
-                        return Some(($gather(word.swap_bytes() >> (56 - 8 * last)), at.add(last as usize)));
-                    }
-                }
-                let (mut value, mut last) = (0, at);
-                for _ in 0..left.min(10) {
-                    value = value << 7 | u64::from(*last & 0x7F);
-                    if *last & 0x80 != 0 {
-                        return Some((value, last));
-                    }
-                    last = last.add(1);
-                }
-                None
+                if is_overlong(word) { core::ptr::null() } else { at.add(last as usize + 1) }
             }
         }
 
@@ -159,7 +122,7 @@ macro_rules! machine_functions {
         /// `at`.
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn write_unsigned(at: *mut u8, value: u64) -> *mut u8 {
-            let count = (64 - value.leading_zeros()).div_ceil(7).max(1);
+            let count = bytes_for(64 - value.leading_zeros()).max(1);
             // SAFETY: machine code has reserved ten bytes at `at`, which any unsigned integer fits.
             unsafe { write_groups(at, value, (value >> 56, value >> 63), count) }
         }
@@ -168,7 +131,7 @@ macro_rules! machine_functions {
         $(#[$attribute])*
                 pub(crate) unsafe extern "C" fn write_signed(at: *mut u8, value: u64) -> *mut u8 {
             let sign = (value as i64 >> 63) as u64;
-            let count = (65 - (value ^ sign).leading_zeros()).div_ceil(7);
+            let count = bytes_for(65 - (value ^ sign).leading_zeros());
             // SAFETY: machine code has reserved ten bytes at `at`, which any signed integer fits.
             unsafe { write_groups(at, value, ((value as i64 >> 56) as u64, sign), count) }
         }
@@ -197,10 +160,79 @@ macro_rules! machine_functions {
     };
 }
 
+/// The eight bytes at `at`, and the index of the stop bit of the integer there. None if the integer
+/// is longer, or if fewer bytes are left.
+///
+/// # Safety
+/// The bytes from `at` to `end` are readable.
+#[cfg(feature = "jit")]
+#[inline]
+unsafe fn up_to_eight(at: *const u8, end: *const u8) -> Option<(u64, u32)> {
+    // SAFETY: both are ends of one range by the contract. Eight bytes are read if eight are left.
+    unsafe {
+        if end.offset_from(at) < 8 {
+            return None;
+        }
+        let word = u64::from_le_bytes(at.cast::<[u8; 8]>().read());
+        let stops = word & 0x8080_8080_8080_8080;
+        (stops != 0).then(|| (word, stops.trailing_zeros()))
+    }
+}
+
+/// True if the first byte of a signed integer, which is lowest in `word`, only repeats the sign of
+/// the second.
+#[cfg(feature = "jit")]
+#[inline]
+fn is_overlong(word: u64) -> bool {
+    let is_sign = (word as u8).wrapping_add(1) & 0x7E == 0;
+    is_sign && (word ^ word >> 8) & 0x40 == 0
+}
+
+/// Reads an integer of two to ten bytes as [`Functions`] do, byte by byte.
+///
+/// # Safety
+/// The bytes from `at` to `end` are readable, and `value` is writable.
+#[cfg(feature = "jit")]
+unsafe fn by_bytes(at: *const u8, end: *const u8, is_signed: bool, value: *mut u64) -> *const u8 {
+    // SAFETY: only bytes in front of `end` are read.
+    unsafe {
+        let (mut groups, mut last) = (0, at);
+        loop {
+            if last == end || last.offset_from(at) == 10 {
+                return core::ptr::null();
+            }
+            groups = groups << 7 | u64::from(*last & 0x7F);
+            if *last & 0x80 != 0 {
+                break;
+            }
+            last = last.add(1);
+        }
+        let (first, second, last) = (*at, *at.add(1), last.offset_from(at) as usize);
+        let unused = 57usize.saturating_sub(7 * last);
+        let is_refused = match is_signed {
+            false => first == 0 || last == 9 && first > 1,
+            true => {
+                is_overlong(u64::from_le_bytes([first, second, 0, 0, 0, 0, 0, 0]))
+                    || last == 9 && !matches!(first, 0 | 0x7F)
+            }
+        };
+        *value = if is_signed { ((groups << unused) as i64 >> unused) as u64 } else { groups };
+        if is_refused { core::ptr::null() } else { at.add(last + 1) }
+    }
+}
+
+/// The number of bytes for this many bits, at most 71.
+#[cfg(feature = "jit")]
+#[inline]
+fn bytes_for(bits: u32) -> u32 {
+    // A division by seven.
+    ((bits + 6) * 37) >> 8
+}
+
 /// The functions for any machine.
 #[cfg(feature = "jit")]
 pub(crate) mod plain {
-    use super::{gather, spread};
+    use super::{by_bytes, bytes_for, gather, is_overlong, spread, up_to_eight};
 
     machine_functions!(gather, spread,);
 }
@@ -209,6 +241,8 @@ pub(crate) mod plain {
 #[cfg(all(feature = "jit", target_arch = "x86_64"))]
 pub(crate) mod bmi2 {
     use core::arch::x86_64::{_pdep_u64, _pext_u64};
+
+    use super::{by_bytes, bytes_for, is_overlong, up_to_eight};
 
     const GROUPS: u64 = 0x7F7F_7F7F_7F7F_7F7F;
 

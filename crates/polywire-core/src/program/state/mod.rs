@@ -14,7 +14,7 @@
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use core::ops::{Deref, DerefMut};
 
-use super::{FaultKind, Input, Output, Status};
+use super::{FaultKind, Input, Output, Status, io::SHORT_TEXT};
 
 mod bits;
 pub(crate) mod bytes;
@@ -121,8 +121,12 @@ impl Text {
         own
     }
 
-    /// Updates address and number after the bytes have changed.
+    /// Updates address and number after the bytes have changed. Machine code loads [`SHORT_TEXT`]
+    /// bytes of a text that has some.
     fn note(&mut self) {
+        if !self.bytes.is_empty() {
+            self.bytes.reserve(SHORT_TEXT.saturating_sub(self.bytes.len()));
+        }
         (self.at, self.len) = (self.bytes.as_ptr() as usize, self.bytes.len());
     }
 }

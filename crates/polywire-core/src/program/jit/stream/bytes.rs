@@ -54,6 +54,8 @@ pub(in super::super) struct Found {
     pub len: Value,
     /// All of them as one vector, without the stop bit, if they fit.
     pub first: Option<Value>,
+    /// [`SHORT_TEXT`] bytes are readable at `data`, whatever the number.
+    pub is_roomy: bool,
     /// The last byte still has its stop bit, which is not part of the value.
     pub has_stop: bool,
     /// They are known to be UTF-8 (without the stop bit).
@@ -63,7 +65,7 @@ pub(in super::super) struct Found {
 impl Found {
     /// Bytes without known facts.
     pub(super) fn any(data: Value, len: Value) -> Found {
-        Found { data, len, first: None, has_stop: false, is_text: false }
+        Found { data, len, first: None, is_roomy: false, has_stop: false, is_text: false }
     }
 }
 
@@ -83,15 +85,10 @@ impl<'e> Emit<'e, '_> {
                 Coding::Counted => self.get_counted(form),
             },
             Bytes::Put(form) => self.put_bytes(form),
-            Bytes::LoadSlot { slot, .. } => {
-                if !self.encodes() {
-                    self.charge_copy(*slot);
-                }
-                self.held = Some(Held::Slot(*slot));
-            }
+            Bytes::LoadSlot { slot, .. } => self.held = Some(Held::Slot(*slot)),
             Bytes::StoreSlot { slot, .. } => self.store_bytes(*slot),
             Bytes::SlotHas { .. } | Bytes::Equal(_) => {
-                let [yes, no, done] = [(); 3].map(|()| self.code.create_block());
+                let [yes, no, done] = [(); 3].map(|()| self.new_block());
                 let answer = self.code.append_block_param(done, types::I64);
                 self.ask_bytes(bytes, yes, no);
                 for (block, answer) in [(yes, 1), (no, 0)] {
@@ -154,6 +151,7 @@ impl<'e> Emit<'e, '_> {
                 Found { first, is_text: core::str::from_utf8(known).is_ok(), ..Found::any(data, len) }
             }
             Held::Slot(slot) => {
+                self.charge_copy(slot);
                 self.bail_out_if_none(slot);
                 let (data, len) = self.slot_bytes(slot);
                 Found { is_text: self.slot_words(slot.slot).is_text, ..Found::any(data, len) }
@@ -161,17 +159,21 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The address and the number of the bytes of a slot that has some. An inline string is copied
-    /// to the stack.
+    /// The address and the number of the bytes of a slot that has some.
     pub(super) fn slot_bytes(&mut self, slot: ByteSlot) -> (Value, Value) {
-        let (word, copy) = (self.word_of(slot.slot), self.slot(SHORT_TEXT as u32 / 8));
-        let bytes = self.reorder(word, Scalar::U64, Order::Little);
-        self.code.ins().stack_store(types::I64, bytes, copy, 0);
-        let (inline, inline_len) = (self.slot_address(copy), self.code.ins().ushr_imm_u(word, 56));
-        let (data, len) = self.kept(slot);
+        let (inline, inline_len) = self.inline_bytes(slot);
+        let (word, (data, len)) = (self.word_of(slot.slot), self.kept(slot));
         let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, word, LONG as i64);
         let data = self.code.ins().select(is_long, data, inline);
         (data, self.code.ins().select(is_long, len, inline_len))
+    }
+
+    /// The address of a copy of an inline string on the stack, and the number of its bytes.
+    pub(super) fn inline_bytes(&mut self, slot: ByteSlot) -> (Value, Value) {
+        let (word, copy) = (self.word_of(slot.slot), self.slot(SHORT_TEXT as u32 / 8));
+        let bytes = self.reorder(word, Scalar::U64, Order::Little);
+        self.code.ins().stack_store(types::I64, bytes, copy, 0);
+        (self.slot_address(copy), self.code.ins().ushr_imm_u(word, 56))
     }
 
     /// The inline string of bytes, as a slot's word. Jumps to `longer` if there are too many, and
@@ -200,21 +202,29 @@ impl<'e> Emit<'e, '_> {
         self.code.ins().bor(own, top)
     }
 
-    /// Charges for copying the bytes of a slot, unless they are an inline string. Bails out if the
-    /// budget is exceeded.
-    fn charge_copy(&mut self, slot: ByteSlot) {
-        let (long, done) = (self.code.create_block(), self.code.create_block());
+    /// When decoding: charges for copying the bytes of a slot, unless they are an inline string.
+    pub(super) fn charge_copy(&mut self, slot: ByteSlot) {
+        if self.encodes() {
+            return;
+        }
+        let (long, done) = (self.new_block(), self.new_block());
         let word = self.word_of(slot.slot);
         let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, word, LONG as i64);
         self.code.ins().brif(is_long, long, &[], done, &[]);
         self.code.switch_to_block(long);
-        let (state, (_, len)) = (self.state(), self.kept(slot));
+        let (_, len) = self.kept(slot);
+        self.charge(len);
+        self.jump_and_begin(done, done);
+    }
+
+    /// Charges for copying bytes of a slot. Bails out if the budget is exceeded.
+    pub(super) fn charge(&mut self, len: Value) {
+        let state = self.state();
         let left = self.load(types::I64, state, offset_of!(State, copies_left) as i32);
         let lacks = self.code.ins().icmp(IntCC::UnsignedGreaterThan, len, left);
         self.or_bail_out(lacks);
         let left = self.code.ins().isub(left, len);
         self.store(left, state, offset_of!(State, copies_left) as i32);
-        self.jump_and_begin(done, done);
     }
 
     /// Bails out if a slot has no bytes.
@@ -239,6 +249,9 @@ impl<'e> Emit<'e, '_> {
         }
         if let Some(first) = found.first {
             return first;
+        }
+        if found.is_roomy {
+            return self.load(types::I8X16, found.data, 0);
         }
         // Without bytes the address may not be readable; load from the state instead.
         let (state, empty) = (self.state(), self.code.ins().icmp_imm_s(IntCC::Equal, found.len, 0));
@@ -272,7 +285,7 @@ impl<'e> Emit<'e, '_> {
     /// Checks that bytes are UTF-8; bails out if they are not.
     fn checked(&mut self, found: Found) -> Found {
         if !found.is_text {
-            let (slow, done) = (self.cold(), self.code.create_block());
+            let (slow, done) = (self.cold(), self.new_block());
             let first = self.first_of(found, slow);
             let high = self.beyond_ascii(first, found.len);
             self.or_else(high, slow);
@@ -293,7 +306,7 @@ impl<'e> Emit<'e, '_> {
         let here = self.here();
         let [len, there] = [(); 2].map(|()| self.code.declare_var(types::I64));
         let first = self.code.declare_var(types::I8X16);
-        let (slow, done) = (self.cold(), self.code.create_block());
+        let (slow, done) = (self.cold(), self.new_block());
         self.unless_in_page(here, FEW, slow);
         let bytes = self.load(types::I8X16, here, 0);
         let sevens = self.sixteen(repeat_n(0x7F, SHORT_TEXT));
@@ -303,7 +316,7 @@ impl<'e> Emit<'e, '_> {
         let one = self.constant(1);
         if form.there.is_some() {
             let null = self.code.ins().icmp_imm_s(IntCC::Equal, byte, 0x80);
-            let (absent, go_on) = (self.code.create_block(), self.code.create_block());
+            let (absent, go_on) = (self.new_block(), self.new_block());
             self.code.ins().brif(null, absent, &[], go_on, &[]);
             self.code.switch_to_block(absent);
             let zero = self.constant(0);
@@ -349,7 +362,7 @@ impl<'e> Emit<'e, '_> {
         self.jump_and_begin(done, done);
         self.set_there(form, |emit| emit.code.use_var(there));
         let (len, first) = (self.code.use_var(len), Some(self.code.use_var(first)));
-        self.held = Some(Held::Found(Found { data: here, len, first, has_stop: true, is_text: true }));
+        self.held = Some(Held::Found(Found { first, has_stop: true, is_text: true, ..Found::any(here, len) }));
     }
 
     /// Sets a form's local to whether its bytes are present.
@@ -395,7 +408,7 @@ impl<'e> Emit<'e, '_> {
                 self.or_bail_out(long);
                 let number = self.code.ins().iadd_imm_s(found.len, i64::from(nullable));
                 self.write_entity(false, number);
-                let (other, done) = (self.cold(), self.code.create_block());
+                let (other, done) = (self.cold(), self.new_block());
                 let (first, here) = (self.first_of(found, other), self.here());
                 self.store(first, here, 0);
                 self.jump_and_begin(done, other);
@@ -409,7 +422,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Writes bytes with a stop bit: in line if they are few and not unusual, else by a call.
     fn put_stop_bytes(&mut self, found: Found, nullable: bool) {
-        let (slow, done) = (self.cold(), self.code.create_block());
+        let (slow, done) = (self.cold(), self.new_block());
         let none = self.code.ins().icmp_imm_s(IntCC::Equal, found.len, 0);
         self.or_else(none, slow);
         let first = self.first_of(found, slow);
@@ -450,7 +463,7 @@ impl<'e> Emit<'e, '_> {
         };
         // Strings take the bytes of such a slot without a check, so check them here.
         let found = if self.slot_words(slot.slot).is_text { self.checked(found) } else { found };
-        let (other, done) = (self.cold(), self.code.create_block());
+        let (other, done) = (self.cold(), self.new_block());
         let word = self.inline_word(found, other, other);
         self.store(word, self.stream().values, 8 * slot.slot as i32);
         self.jump_and_begin(done, other);
@@ -512,7 +525,7 @@ impl<'e> Emit<'e, '_> {
         let Some((base, offset, _)) = self.place(place, frame) else { return };
         let Found { data, len, .. } = self.found();
         let words = self.sequence_node(place).and_then(|sequence| sequence.words);
-        let (slow, done) = (self.cold(), self.code.create_block());
+        let (slow, done) = (self.cold(), self.new_block());
         if let Some(words) = words {
             let room = self.load(types::I64, base, offset + words.len as i32);
             let more = self.code.ins().icmp(IntCC::UnsignedGreaterThan, len, room);

@@ -18,9 +18,10 @@ use crate::{
     },
 };
 
-/// A flag of the `facts` of [`set_text`]: the last byte has a stop bit.
-pub(super) const HAS_STOP: u64 = 1;
-pub(super) const IS_TEXT: u64 = 2;
+/// Flags of the `facts` of [`set_text`], whose low 32 bits are the bound: the last byte has a stop
+/// bit, and the bytes are UTF-8.
+pub(super) const HAS_STOP: u64 = 1 << 32;
+pub(super) const IS_TEXT: u64 = 1 << 33;
 
 /// The result of [`find_stop`].
 #[repr(C)]
@@ -127,7 +128,6 @@ pub(super) unsafe extern "C" fn set_text(
     string: *mut String,
     data: *const u8,
     len: u64,
-    bound: u64,
     facts: u64,
 ) -> u64 {
     // SAFETY: machine code passes its state, a string of the value that it decodes, and `len`
@@ -135,7 +135,7 @@ pub(super) unsafe extern "C" fn set_text(
     let (state, string, bytes) =
         unsafe { (&mut *state, &mut *string, core::slice::from_raw_parts(data, len as usize)) };
     let is_text = facts & IS_TEXT != 0 || utf8::text(bytes).is_ok();
-    let is_set = is_text && make_room(&mut state.memory_left, string, bytes.len(), bound);
+    let is_set = is_text && make_room(&mut state.memory_left, string, bytes.len(), facts & u64::from(u32::MAX));
     if is_set {
         // SAFETY: the bytes are UTF-8. Bytes with a stop bit are 7-bit characters once it is
         // cleared.
@@ -150,14 +150,13 @@ pub(super) unsafe extern "C" fn set_shared(
     text: *mut SharedStr,
     data: *const u8,
     len: u64,
-    bound: u64,
     facts: u64,
 ) -> u64 {
     // SAFETY: machine code passes its state, a shared string of the value that it decodes, and
     // `len` readable bytes that are not of that string. `string` is a local string.
     unsafe {
         let mut string = (*text).take_string();
-        let answer = set_text(state, &raw mut string, data, len, bound, facts);
+        let answer = set_text(state, &raw mut string, data, len, facts);
         *text = string.into();
         answer
     }

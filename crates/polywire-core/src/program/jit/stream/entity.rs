@@ -28,7 +28,7 @@ impl Emit<'_, '_> {
         let next = self.code.ins().iadd_imm_s(position, 1);
         self.code.def_var(self.position, next);
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, byte, 0x7F);
-        let [one, done] = [(); 2].map(|()| self.code.create_block());
+        let [one, done] = [(); 2].map(|()| self.new_block());
         let longer = self.cold();
         self.code.ins().brif(long, longer, &[], one, &[]);
         self.code.switch_to_block(one);
@@ -42,7 +42,6 @@ impl Emit<'_, '_> {
         };
         self.code.def_var(value, first);
         self.jump_and_begin(done, longer);
-        let was_rare = core::mem::replace(&mut self.rare, true);
         let base = self.code.use_var(self.base);
         let (last, word) = (self.code.ins().iadd(base, end), self.word());
         let functions = Functions::of_machine();
@@ -58,7 +57,6 @@ impl Emit<'_, '_> {
             let outside = self.outside(read, min, max);
             self.or_else(outside, slow);
         }
-        self.rare = was_rare;
         self.jump_and_begin(done, done);
         self.code.use_var(value)
     }
@@ -70,7 +68,7 @@ impl Emit<'_, '_> {
         // A direct function of many fields is bound by the size of its code.
         let biased = if signed { self.code.ins().iadd_imm_s(value, 64) } else { value };
         let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, biased, 127);
-        let (one, more, done) = (self.code.create_block(), self.cold(), self.code.create_block());
+        let (one, more, done) = (self.new_block(), self.cold(), self.new_block());
         self.code.ins().brif(long, more, &[], one, &[]);
         self.code.switch_to_block(one);
         let byte = self.code.ins().ireduce(types::I8, value);

@@ -131,7 +131,7 @@ impl<'e> Emit<'e, '_> {
         let (total, full) = (bytes(segment.bits), segment.bits.saturating_sub(1) / WORD);
         let (last, word) = (total - 8 * full, self.code.use_var(segment.word));
         let here = self.map_at(segment.start, 8 * full);
-        let (moved, done) = (self.code.create_block(), self.code.create_block());
+        let (moved, done) = (self.new_block(), self.new_block());
         let behind = self.code.append_block_param(moved, types::I64);
         self.end_with_elided(segment, (word, last), moved);
         if full > 0 {
@@ -166,7 +166,7 @@ impl<'e> Emit<'e, '_> {
         let from = self.code.ins().iadd_imm_s(at, i64::from(len));
         let to = self.code.ins().isub(from, cut);
         let end = self.here();
-        let (head, done) = (self.code.create_block(), self.code.create_block());
+        let (head, done) = (self.new_block(), self.new_block());
         let [source, target] = [(); 2].map(|()| self.code.append_block_param(head, types::I64));
         self.jump(head, &[from, to]);
         self.code.switch_to_block(head);
@@ -267,13 +267,13 @@ impl<'e> Emit<'e, '_> {
     fn map_words(&mut self, bits: u32) -> Vec<Value> {
         let count = bytes(bits).div_ceil(8);
         let words: Vec<_> = (0..count).map(|_| self.code.declare_var(types::I64)).collect();
-        let done = self.code.create_block();
+        let done = self.new_block();
         for (i, word) in words.iter().enumerate() {
             let loaded = self.map_word((bytes(bits) - 8 * i as u32).min(8));
             let stops = self.code.ins().band_imm_s(loaded, STOPS);
             if i + 1 < words.len() {
-                let go_on = self.code.create_block();
-                let last = self.code.create_block();
+                let go_on = self.new_block();
+                let last = self.new_block();
                 self.code.ins().brif(stops, last, &[], go_on, &[]);
                 self.code.switch_to_block(last);
                 self.last_word(*word, (loaded, stops), (i, bits));
@@ -337,7 +337,7 @@ impl<'e> Emit<'e, '_> {
             return self.load_scalar(Scalar::U8, here, 0);
         }
         let word = self.code.declare_var(types::I64);
-        let (few, many, done) = (self.code.create_block(), self.code.create_block(), self.code.create_block());
+        let (few, many, done) = (self.cold(), self.new_block(), self.new_block());
         let left = self.code.ins().isub(end, position);
         let short = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, left, 8);
         self.code.ins().brif(short, few, &[], many, &[]);

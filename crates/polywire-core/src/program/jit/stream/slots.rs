@@ -237,15 +237,15 @@ impl<'e> Emit<'e, '_> {
         let tests = [(0, words.undefined), (1, words.is_emptied.then_some(EMPTY_WORD))];
         let tests = tests.into_iter().filter_map(|(label, reserved)| Some((label, reserved?)));
         let mut join = self.begin_join();
-        let done = self.code.create_block();
+        let done = self.new_block();
         let (start, end) = self.arm_bits(arms.iter().chain([otherwise]));
         // A string operation on a slot without bytes bails out itself, so no test is necessary.
         let asks = puts_into_string(arm(assigned), slot);
         let is_asked = |label: i64| asks && stops(arm(at(label)));
         for (label, reserved) in tests.filter(|(label, _)| at(*label) != assigned && !is_asked(*label)) {
             let block = arm(at(label));
-            let hit = if stops(block) { self.cold() } else { self.code.create_block() };
-            let (word, go_on) = (self.word_of(slot), self.code.create_block());
+            let hit = self.arm_block(block, false);
+            let (word, go_on) = (self.word_of(slot), self.new_block());
             let is_so = self.code.ins().icmp_imm_s(IntCC::Equal, word, reserved as i64);
             self.code.ins().brif(is_so, hit, &[], go_on, &[]);
             self.code.switch_to_block(hit);

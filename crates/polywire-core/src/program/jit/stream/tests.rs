@@ -354,6 +354,32 @@ fn numbers_that_are_no_decimal_need_no_context() {
     }
 }
 
+#[test]
+fn numbers_of_many_bits_are_as_in_the_interpreter() {
+    let whole = [22, 23, 24, 25, 50, 51, 52, 53, 54].into_iter().flat_map(|bits| {
+        let power = (1i64 << bits) as f64;
+        [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0].map(|more| power + more)
+    });
+    let others = [0.0, 0.5, 0.1, 1.0 / 3.0, 524_288.062_5, 1e300, f64::INFINITY, f64::MIN_POSITIVE];
+    let numbers: Vec<f64> = whole.chain(others).flat_map(|number| [number, -number]).collect();
+    for (ty, places) in [Type::Float64, Type::Float32].iter().flat_map(|ty| [0, 1, 2, 3, 9].map(|places| (ty, places)))
+    {
+        let fields = format!(
+            "<decimal name=\"n\" presence=\"optional\"><exponent><default value=\"-{places}\"/></exponent>\
+             <mantissa><delta/></mantissa></decimal><uInt64 name=\"n.bits\" presence=\"optional\"><default/></uInt64>\
+             <uInt32 name=\"a\"><copy/></uInt32><uInt32 name=\"z\"><increment/></uInt32>"
+        );
+        let mut ends = ends_of(&fields, Member::new("n", ty.clone()));
+        let shape = ends.shape.clone();
+        let scale = 10f64.powi(places);
+        for number in numbers.iter().flat_map(|number| [*number, number / scale]) {
+            let mut record = Record::new(&shape);
+            record.set("n", number).unwrap();
+            ends.carry(&record, &format!("{number} of {ty:?} with {places} places"));
+        }
+    }
+}
+
 /// Texts or octets for a number: short, medium and long ones, mostly repeated.
 fn text(value: i64) -> String {
     match value {

@@ -59,14 +59,14 @@ impl<'e> Emit<'e, '_> {
     ) {
         let (data, len, previous) = (found.data, found.len, self.word_of(slot.slot));
         if let (Some(reserved), Some(initial)) = (self.slot_words(slot.slot).undefined, initial) {
-            let (fresh, go_on) = (self.cold(), self.code.create_block());
+            let (fresh, go_on) = (self.cold(), self.new_block());
             let is_fresh = self.code.ins().icmp_imm_s(IntCC::Equal, previous, reserved as i64);
             self.code.ins().brif(is_fresh, fresh, &[], go_on, &[]);
             self.code.switch_to_block(fresh);
             self.unless_same((data, len), initial, no);
             self.jump_and_begin(yes, go_on);
         }
-        let (unsure, longer) = (self.cold(), self.code.create_block());
+        let (unsure, longer) = (self.cold(), self.new_block());
         let word = self.inline_word(found, longer, unsure);
         let same = self.code.ins().icmp(IntCC::Equal, word, previous);
         self.code.ins().brif(same, yes, &[], no, &[]);
@@ -114,11 +114,14 @@ impl<'e> Emit<'e, '_> {
             return self.or_else(differs, other);
         }
         let mut differs: Option<Value> = None;
+        let count = pieces(known).count();
         for (scalar, at, word) in pieces(known) {
             let there = self.load_scalar(scalar, data, at);
             let there = self.reorder(there, scalar, Order::Little);
-            let word = self.constant(word as i64);
-            let different = self.code.ins().bxor(there, word);
+            let different = match count {
+                1 => self.code.ins().icmp_imm_s(IntCC::NotEqual, there, word as i64),
+                _ => self.code.ins().bxor_imm_s(there, word as i64),
+            };
             differs = Some(match differs {
                 Some(before) => self.code.ins().bor(before, different),
                 None => different,
@@ -132,10 +135,14 @@ impl<'e> Emit<'e, '_> {
     /// Stores the bytes in hand in a string. Bails out if they are not UTF-8.
     pub(in super::super) fn set_string(&mut self, op: &Op, place: Place, bound: u32, frame: Value) {
         self.admit_bound(op);
+        let held = self.held.expect("the verifier has seen bytes in hand");
         if place == Place::Sink {
+            if let Held::Slot(slot) = held {
+                self.charge_copy(slot);
+            }
             return;
         }
-        let (target, held) = (self.target(place, frame), self.held.expect("the verifier has seen bytes in hand"));
+        let target = self.target(place, frame);
         match (target, held) {
             (Some(target), Held::Slot(slot)) => self.repeat_text(target, slot, bound),
             (Some(target), held) => {
@@ -163,7 +170,7 @@ impl<'e> Emit<'e, '_> {
 
     /// Stores bytes in a string: in line if they are few, else by a call.
     fn set_found(&mut self, target: Target, found: Found, bound: u32) {
-        let (slow, done) = (self.cold(), self.code.create_block());
+        let (slow, done) = (self.cold(), self.new_block());
         let first = self.first_of(found, slow);
         if (1..INLINE as u32).contains(&bound) {
             let long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, found.len, i64::from(bound));
@@ -186,20 +193,21 @@ impl<'e> Emit<'e, '_> {
     }
 
     fn set_by_call(&mut self, function: *const u8, string: Value, found: Found, bound: u32) {
-        let facts = if found.has_stop { calls::HAS_STOP } else { 0 } | if found.is_text { calls::IS_TEXT } else { 0 };
-        let (state, bound, facts) = (self.state(), self.constant(bound.into()), self.constant(facts as i64));
-        self.call_expecting_zero(function, &[state, string, found.data, found.len, bound, facts]);
+        let facts = [(found.has_stop, calls::HAS_STOP), (found.is_text, calls::IS_TEXT)];
+        let facts = facts.into_iter().filter_map(|(holds, fact)| holds.then_some(fact)).sum::<u64>();
+        let (state, facts) = (self.state(), self.constant((facts | u64::from(bound)) as i64));
+        self.call_expecting_zero(function, &[state, string, found.data, found.len, facts]);
     }
 
     /// Stores the text of a slot in a string. Bails out if the slot has none.
     fn repeat_text(&mut self, target: Target, slot: ByteSlot, bound: u32) {
-        let (other, done) = (self.code.create_block(), self.code.create_block());
+        let (long, other, done) = (self.new_block(), self.cold(), self.new_block());
         let is_text = self.slot_words(slot.slot).is_text;
         let most = if bound == 0 { MAX_INLINE } else { MAX_INLINE.min(bound as usize) };
         let previous = self.word_of(slot.slot);
         let len = self.code.ins().ushr_imm_u(previous, 56);
         let is_long = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, most as i64);
-        self.or_else(is_long, other);
+        self.or_else(is_long, long);
         let capacity = self.load(types::I64, target.base, target.offset + target.words.capacity as i32);
         let small = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThan, capacity, INLINE as i64);
         self.or_else(small, other);
@@ -211,15 +219,19 @@ impl<'e> Emit<'e, '_> {
         let bytes = self.reorder(previous, Scalar::U64, Order::Little);
         self.store(bytes, data, 0);
         self.store(len, target.base, target.offset + target.words.len as i32);
+        self.jump_and_begin(done, long);
+        let is_short = self.code.ins().icmp_imm_s(IntCC::NotEqual, previous, LONG as i64);
+        self.or_else(is_short, other);
+        let (data, len) = self.kept(slot);
+        self.charge(len);
+        self.set_found(target, Found { is_text, is_roomy: true, ..Found::any(data, len) }, bound);
         self.jump_and_begin(done, other);
-        // A word that is neither `LONG` nor an inline string means that there is no text.
-        let is_long = self.code.ins().icmp_imm_s(IntCC::Equal, previous, LONG as i64);
-        let is_short = self.code.ins().icmp_imm_s(IntCC::UnsignedLessThanOrEqual, len, MAX_INLINE as i64);
-        let is_some = self.code.ins().bor(is_long, is_short);
-        let none = self.code.ins().icmp_imm_s(IntCC::Equal, is_some, 0);
+        // Any other word that is no inline string means that there is no text.
+        let (data, len) = self.inline_bytes(slot);
+        let none = self.code.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, len, MAX_INLINE as i64);
         self.or_bail_out(none);
-        let (data, len) = self.slot_bytes(slot);
-        self.set_found(target, Found { is_text, ..Found::any(data, len) }, bound);
+        let string = self.string(target);
+        self.set_by_call(calls::set_text as *const u8, string, Found { is_text, ..Found::any(data, len) }, bound);
         self.jump_and_begin(done, done);
     }
 
