@@ -33,8 +33,10 @@ pub struct Live {
     mode: Mode,
     messages: usize,
     records: Vec<Record>,
-    carrier: Box<dyn Carrier>,
     peer: Peer,
+    /// Dropped after the peer, since it may remove the folder in which both ends meet. A node whose
+    /// folder has gone creates it again.
+    carrier: Box<dyn Carrier>,
     /// Number of messages sent before this turn.
     before: u64,
 }
@@ -52,8 +54,8 @@ impl Live {
             mode: scenario.mode,
             messages: scenario.effort.messages,
             records,
-            carrier,
             peer,
+            carrier,
             before: 0,
         };
         live.warm_up(scenario.effort.warm_up).map_err(wrong)?;

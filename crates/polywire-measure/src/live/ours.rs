@@ -107,7 +107,6 @@ struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The other end may still have files there; it runs for a moment longer.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -288,9 +288,10 @@ impl Drop for ShmStream {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io::Read as _, path::PathBuf, sync::atomic::AtomicU64};
+    use std::{io::Read as _, sync::atomic::AtomicU64};
 
     use polywire_core::{envelope::Id128, frame::Hello};
+    use polywire_testing::Folder;
     use rustix::process::geteuid;
     use socket2::{Domain, Type};
 
@@ -298,27 +299,10 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// A folder that is removed after the test.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(test: &str) -> Folder {
-            let folder = std::env::temp_dir().join(format!("polywire-shm-{test}-{}", std::process::id()));
-            fs::create_dir_all(&folder).expect("a folder");
-            Folder(folder)
-        }
-
-        fn memory(&self) -> Arc<Memory> {
-            static NODES: AtomicU64 = AtomicU64::new(0);
-            let hello = Hello { node: Id128::ZERO, incarnation: NODES.fetch_add(1, Ordering::Relaxed) };
-            Arc::new(Memory::open(&self.0, &hello).expect("memory"))
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn memory(folder: &Folder) -> Arc<Memory> {
+        static NODES: AtomicU64 = AtomicU64::new(0);
+        let hello = Hello { node: Id128::ZERO, incarnation: NODES.fetch_add(1, Ordering::Relaxed) };
+        Arc::new(Memory::open(folder.path(), &hello).expect("memory"))
     }
 
     fn sockets() -> (Socket, Socket) {
@@ -332,7 +316,7 @@ mod tests {
     /// Two ends that share memory.
     fn pair(folder: &Folder, waits: [Wait; 2]) -> [Arc<dyn ByteStream>; 2] {
         let (here, there) = sockets();
-        let (here, there) = (over(here, folder.memory(), waits[0]), over(there, folder.memory(), waits[1]));
+        let (here, there) = (over(here, memory(folder), waits[0]), over(there, memory(folder), waits[1]));
         thread::scope(|scope| {
             let met = scope.spawn(|| here.upgrade(SOON));
             there.upgrade(SOON).expect("met");
@@ -443,7 +427,7 @@ mod tests {
     #[test]
     fn strangers_that_do_not_keep_to_the_rules_are_refused() {
         let folder = Folder::new("stranger");
-        let there = folder.memory();
+        let there = memory(&folder);
         let named = there.half().expect("a half");
         let cases: [&[&[u8]]; 7] = [
             &[],
@@ -456,7 +440,7 @@ mod tests {
         ];
         for packets in cases {
             let (ours, stranger) = sockets();
-            let end = over(ours, folder.memory(), Wait::Event);
+            let end = over(ours, memory(&folder), Wait::Event);
             for packet in packets {
                 stranger.send(packet).expect("sent");
             }
@@ -466,7 +450,7 @@ mod tests {
         }
         // A peer that sends nothing.
         let (ours, _stranger) = sockets();
-        let refused = over(ours, folder.memory(), Wait::Event).upgrade(Duration::from_millis(50));
+        let refused = over(ours, memory(&folder), Wait::Event).upgrade(Duration::from_millis(50));
         assert_eq!(refused.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
     }
 }
