@@ -222,7 +222,7 @@ fn refused(frame: &Frame<'_>, expected: &str) {
 fn what_cannot_be_unpacked_is_refused_or_counted() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("binds");
     let address = socket.local_addr().expect("an address");
-    let node = Node::builder().fetch_timeout(Duration::from_millis(400)).build();
+    let node = Node::builder().fetch_timeout(Duration::from_secs(2)).build();
     let events = node.events();
     let subscriber = node.subscriber_on::<Log>("r", &format!("auto@tcp-connect/{address}")).expect("subscriber");
     let mut peer = Peer::of(&socket);

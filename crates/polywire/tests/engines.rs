@@ -407,7 +407,7 @@ fn a_peer_that_takes_nothing_is_waited_for_once() {
         let total = overrun(pair, channel);
         // A hundred messages were dropped, and waiting `patience` for each would have taken 20 s.
         // Filling the system's buffers takes time, too.
-        assert!(began.elapsed() < 20 * patience, "{}: {:?}", pair.name, began.elapsed());
+        assert!(began.elapsed() < 90 * patience, "{}: {:?}", pair.name, began.elapsed());
         let all = |heard: &Heard| {
             let (received, lost) = received_and_lost(heard);
             (received + lost == total).then_some(lost)

@@ -130,13 +130,12 @@ fn a_silent_caller_is_sent_away_also_when_it_trickles() {
     assert_eq!(rejected(&events), Disconnect::Silent);
     assert!(is_closed(&mut silent));
     let mut trickling = TcpStream::connect(node.address()).expect("connects");
-    let start = Instant::now();
-    for byte in [0x1E, 1, b'P', b'L', b'Y', b'W', 1, 0, 0, 0, 0, 0, 0, 0] {
-        let _ = trickling.write_all(&[byte]);
+    let is_sent_away = hello().iter().any(|byte| {
         thread::sleep(Duration::from_millis(40));
-    }
+        trickling.write_all(&[*byte]).is_err()
+    });
+    assert!(is_sent_away, "each byte comes in time, but the whole hello does not");
     assert_eq!(rejected(&events), Disconnect::Silent);
-    assert!(start.elapsed() < Duration::from_secs(2));
 }
 
 /// A node that finds its path taken connects to see whether somebody listens, and so do tools that
@@ -361,7 +360,7 @@ fn what_a_peer_has_not_read_when_the_port_closes_is_told() {
 #[test]
 fn several_slow_peers_hold_up_the_close_no_longer_than_one() {
     let mut options = options();
-    (options.overflow, options.linger) = (Overflow::DropNewest, Duration::from_millis(500));
+    (options.overflow, options.linger) = (Overflow::DropNewest, Duration::from_secs(1));
     options.send_buffer = Some(64 << 10);
     let (node, _events) = listening(options);
     let channel = node.announce("t", 0);
@@ -371,7 +370,7 @@ fn several_slow_peers_hold_up_the_close_no_longer_than_one() {
     (1..=48).for_each(|sequence| assert_eq!(node.publish(channel, sequence, &payload).peers, 8));
     let began = Instant::now();
     node.port().close();
-    assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(7500), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -544,7 +543,8 @@ fn a_peer_that_never_reads_holds_nobody_up_for_long() {
                 thread::yield_now();
             }
         }
-        assert!(start.elapsed() < Duration::from_secs(8), "{overflow:?}: {:?}", start.elapsed());
+        // Waiting for each message that was dropped would have taken longer.
+        assert!(start.elapsed() < SOON / 2, "{overflow:?}: {:?}", start.elapsed());
         assert_eq!(reader.wait(&reader.count, total), total, "{overflow:?}");
         assert_eq!(reader.lost.load(Ordering::SeqCst), 0);
         let dropped = find(&events, |event| match event {

@@ -5,7 +5,6 @@
 use std::{
     cell::Cell,
     fs,
-    io::Write as _,
     path::PathBuf,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -121,30 +120,35 @@ const PATIENT: &str = "deadline=60s,lease=60s";
 const WRONG: [&str; 6] = ["deadline", "alive", "lease", "silent", "lost", "panicked"];
 
 fn jump_while_messages_flow(place: &str) {
-    const REPORTS: u32 = 1400;
+    // Reports after each jump, and before the first one.
+    const REPORTS: u32 = 200;
     // Clocks of the writer and of the reader, one after the other.
     const JUMPS: [(&str, &str); 6] =
         [("-1h", "+0"), ("-1h", "-1d"), ("+1d", "+1d"), ("+400d", "-1h"), ("-1d", "+400d"), ("+0", "+0")];
     let folder = Folder::new();
     folder.write("patient.toml", "[engine]\nlease_ms = 60000\n");
-    folder.write("lines", &lines(0..REPORTS));
     let Some(reader) = Clock::new(&folder, "reader", "+0") else { return };
     let Some(writer) = Clock::new(&folder, "writer", "+0") else { return };
-    let count = REPORTS.to_string();
+    let total = REPORTS * (JUMPS.len() as u32 + 1);
+    let count = total.to_string();
     let common = ["weather", "-v", "--config", "patient.toml", "--qos", PATIENT];
     let echo = ["--info", "-n", &count, "--timeout", "100", "--wire", place];
     let mut echo = reader.start(&[&["echo"], &common[..], &echo].concat());
     let wire = echo.error_after(": listening on ");
-    let publish = ["--idl", "weather.idl", "--type", "Report", "--file", "lines", "--rate", "400", "--wire", &wire];
-    let publisher = writer.start(&[&["pub"], &common[..], &publish, &["--wait-timeout", "100"]].concat());
-    for (at_writer, at_reader) in JUMPS {
-        (0..200).for_each(|_| drop(echo.line()));
+    let publish = ["--idl", "weather.idl", "--type", "Report", "--rate", "400", "--wire", &wire];
+    let mut publisher = writer.start(&[&["pub"], &common[..], &publish, &["--wait-timeout", "100"]].concat());
+    for (phase, (at_writer, at_reader)) in (0..).zip(JUMPS) {
+        publisher.write(&lines(phase * REPORTS..(phase + 1) * REPORTS));
+        // While the others are under way. If they are not any more, the next ones show the jump.
+        (0..REPORTS / 2).for_each(|_| drop(echo.line()));
         writer.set(at_writer);
         reader.set(at_reader);
+        (REPORTS / 2..REPORTS).for_each(|_| drop(echo.line()));
     }
+    publisher.input(&lines(total - REPORTS..total));
     let (echo, publisher) = (echo.end().with(0), publisher.end().with(0));
     let came = printed(&echo.out);
-    assert!(came.iter().map(|(number, _)| *number).eq(0..REPORTS), "{came:?}");
+    assert!(came.iter().map(|(number, _)| *number).eq(0..total), "{came:?}");
     let steps: Vec<i64> =
         came.windows(2).map(|pair| (pair[1].1 - pair[0].1) / (HOUR_NS / 2)).filter(|s| *s != 0).collect();
     assert_eq!(steps.len(), 5, "the clock of the publisher jumped as often: {steps:?}");
@@ -176,7 +180,7 @@ fn silence_is_noticed_while_the_clock_goes_back() {
     let mut echo = reader.start(&[&["echo"], &qos[..], &["-n", "2"]].concat());
     let publish = ["--idl", "weather.idl", "--type", "Report", "--wait-timeout", "100"];
     let mut publisher = folder.start(&[&["pub"], &qos[..], &publish].concat());
-    publisher.child.stdin.as_mut().expect("piped").write_all(lines(0..1).as_bytes()).expect("written");
+    publisher.write(&lines(0..1));
     echo.line();
     echo.error_after("within the deadline requested, 1 times so far");
     reader.set("-1d");

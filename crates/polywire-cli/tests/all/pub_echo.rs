@@ -1,6 +1,8 @@
 //! `pub` and `echo`: two processes, over TCP and Unix-domain sockets, in every codec.
 
-use crate::common::{Folder, report};
+use std::{thread, time::Duration};
+
+use crate::common::{Folder, Running, report};
 use polywire::codec::CODECS;
 use serde_json::{Value, json};
 
@@ -64,11 +66,11 @@ fn every_codec_reaches_every_version_over_tcp_unix_sockets_and_udp() {
 fn types_that_do_not_agree_are_loud_on_both_sides() {
     let folder = Folder::new();
     let wire = ["--wire", "cdr@unix/t.sock"];
-    let reader = ["echo", "weather", "-v", "--idl", "wrong.idl", "--timeout", "5"];
+    let reader = ["echo", "weather", "-v", "--idl", "wrong.idl", "--timeout", "20"];
     let mut echo = folder.start(&[&reader[..], &wire[..]].concat());
     echo.error_after(": listening on ");
     let value = report(1);
-    let published = folder.run(&[&PUB[..], &wire, &[value.as_str(), "--wait-timeout", "3"]].concat()).with(2);
+    let published = folder.run(&[&PUB[..], &wire, &[value.as_str(), "--wait-timeout", "8"]].concat()).with(2);
     for text in ["temperature_c: the writer has double, the reader string", "to fix it: make the reader's type double"]
     {
         assert!(published.errors.contains(text), "{}", published.errors);
@@ -292,12 +294,12 @@ fn a_configuration_gives_the_wire() {
 /// The first process on an address relays between the others.
 #[test]
 fn a_killed_relay_loses_nothing_unsaid() {
-    const MESSAGES: usize = 6000;
+    const MESSAGES: usize = 12_000;
     let folder = Folder::new();
     let wire = ["--wire", "cdr@unix/t.sock"];
     let mut relay = folder.start(&[&["echo", "other", "-v"], &wire[..]].concat());
     relay.error_after(": listening on ");
-    let mut reader = folder.start(&[&["echo", "weather", "--info", "--timeout", "5"], &wire[..]].concat());
+    let mut reader = folder.start(&[&["echo", "weather", "--info", "--timeout", "10"], &wire[..]].concat());
     let (value, count) = (report(1), MESSAGES.to_string());
     let rate = ["--count", &count, "--rate", "2000", "--wait-timeout", "100", "--json"];
     let writer = folder.start(&[&PUB[..], &wire, &rate, &[value.as_str()]].concat());
@@ -320,28 +322,43 @@ fn a_killed_relay_loses_nothing_unsaid() {
 fn the_last_line_counts_the_subscribers_that_there_are() {
     let folder = Folder::new();
     let wire = ["--wire", "cdr@unix/t.sock"];
-    let echo = ["echo", "weather", "--timeout", "5", "--count"];
-    let value = report(1);
-    let publish = |more: &[&str]| {
-        folder.start(&[&PUB[..], &wire, &["--rate", "100", "--wait-timeout", "100"], more, &[value.as_str()]].concat())
+    let line = report(1) + "\n";
+    let echo =
+        |count: &str| folder.start(&[&["echo", "weather", "--timeout", "100", "--count", count], &wire[..]].concat());
+    let publish = |wait: &str| folder.start(&[&PUB[..], &wire, &["--wait-timeout", "100", "--wait", wait]].concat());
+    let ended = |publisher: Running, expected: &str| {
+        let published = publisher.end().with(0);
+        assert!(published.out.ends_with(expected), "{}", published.out);
     };
     // Two subscribers, one behind the other.
-    let both = [0; 2].map(|_| folder.start(&[&echo[..], &["20"], &wire[..]].concat()));
-    let published = publish(&["--count", "20", "--wait", "2"]).end().with(0);
-    assert!(published.out.ends_with(", to 2 subscribers\n"), "{}", published.out);
-    both.into_iter().for_each(|echo| drop(echo.end().with(0)));
+    let both = [0; 2].map(|_| echo("1000"));
+    let mut publisher = publish("2");
+    publisher.input(&line.repeat(20));
+    ended(publisher, ", to 2 subscribers\n");
+    drop(both);
     // A subscriber that leaves before the end.
-    let leaves = folder.start(&[&echo[..], &["2"], &wire[..]].concat());
-    let published = publish(&["--count", "100"]).end().with(0);
-    assert!(published.out.ends_with(", to 0 subscribers at the end, 0 to 1 before\n"), "{}", published.out);
+    let leaves = echo("2");
+    let mut publisher = publish("1");
+    publisher.write(&line.repeat(2));
     leaves.end().with(0);
+    thread::sleep(Duration::from_millis(500));
+    publisher.input(&line);
+    ended(publisher, ", to 0 subscribers at the end, 0 to 1 before\n");
     // A subscriber that comes after another has left.
-    let publishing = publish(&["--count", "500", "--wait", "0"]);
-    folder.run(&[&echo[..], &["1"], &wire[..]].concat()).with(0);
-    // Meanwhile, no subscriber gets messages.
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let late = folder.start(&[&echo[..], &["1000"], &wire[..]].concat());
-    let published = publishing.end().with(0);
-    assert!(published.out.ends_with(", to 1 subscriber at the end, 0 to 1 before\n"), "{}", published.out);
-    late.end().with(1);
+    let mut publisher = publish("0");
+    publisher.write(&line);
+    let until_read = |publisher: &mut Running, subscriber: &mut Running| {
+        while !subscriber.reads_line() {
+            publisher.write(&line);
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let mut early = echo("1");
+    until_read(&mut publisher, &mut early);
+    early.end().with(0);
+    thread::sleep(Duration::from_millis(500));
+    publisher.write(&line);
+    let mut late = echo("1000");
+    until_read(&mut publisher, &mut late);
+    ended(publisher, ", to 1 subscriber at the end, 0 to 1 before\n");
 }

@@ -77,7 +77,7 @@ fn typeof_prints_what_parses_to_the_same_type() {
     );
     let hashes = ask(&["--hash"]).out;
     assert_eq!(hashes.lines().next(), Some(format!("type      {}", expected.as_str().expect("text")).as_str()));
-    let nobody = folder.run(&[&["typeof", "other", "--timeout", "0.5"], &WIRE[..]].concat()).with(1);
+    let nobody = folder.run(&[&["typeof", "other", "--timeout", "2"], &WIRE[..]].concat()).with(1);
     assert!(nobody.errors.contains("there are the topics weather"), "{}", nobody.errors);
 }
 

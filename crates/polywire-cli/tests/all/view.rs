@@ -152,7 +152,7 @@ fn list_ends_while_nodes_come_and_go() {
                 node.close();
             }
         });
-        let listed = folder.start(&["list", "--wire", &listen, "--timeout", "5", "--json"]);
+        let listed = folder.start(&["list", "--wire", &listen, "--timeout", "10", "--json"]);
         // The loop ends even if the command does not.
         let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| listed.end()));
         is_over.store(true, Ordering::Relaxed);

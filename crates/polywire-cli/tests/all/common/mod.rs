@@ -134,11 +134,17 @@ impl Running {
         Running { what, child, out, errors, seen_out: Vec::new(), seen_errors: Vec::new() }
     }
 
-    /// Writes this text to standard input and closes it.
-    pub fn input(&mut self, text: &str) {
-        let mut input = self.child.stdin.take().expect("piped");
+    /// Writes this text to standard input.
+    pub fn write(&mut self, text: &str) {
+        let input = self.child.stdin.as_mut().expect("not closed yet");
         // Fails if the process has ended without reading everything.
         let _ = input.write_all(text.as_bytes());
+    }
+
+    /// Writes this text to standard input and closes it.
+    pub fn input(&mut self, text: &str) {
+        self.write(text);
+        drop(self.child.stdin.take());
     }
 
     /// The next line on standard output.
@@ -150,6 +156,13 @@ impl Running {
             }
             Err(_) => panic!("{}: no line; errors: {:?}", self.what, self.errors.try_iter().collect::<Vec<_>>()),
         }
+    }
+
+    /// Reads the next line on standard output if it is there already. Returns whether it is.
+    pub fn reads_line(&mut self) -> bool {
+        let line = self.out.try_recv().ok();
+        self.seen_out.extend(line.clone());
+        line.is_some()
     }
 
     /// The next line on standard output that contains `text`.
