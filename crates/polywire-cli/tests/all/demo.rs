@@ -9,7 +9,22 @@ use serde_json::{Value, json};
 #[test]
 fn both_versions_read_everything_in_every_codec() {
     let folder = Folder::new();
-    let report = folder.run(&["demo", "--seconds", "3", "--json", "--svg", "a.svg", "--html", "a.html"]).with(0).json();
+    let demo = |seconds| {
+        let arguments = ["demo", "--seconds", seconds, "--json", "--svg", "a.svg", "--html", "a.html"];
+        folder.run(&arguments).with(0).json()
+    };
+    let is_long_enough = |report: &Value| {
+        let probes = report["probes"].as_array().expect("probes");
+        let each = |wire: &str| {
+            let row = probes.iter().find(|row| row["wire"] == wire);
+            row.and_then(|row| row["bytes_per_sample"].as_f64()).unwrap_or(f64::NAN)
+        };
+        let have_samples = probes.iter().all(|row| row["samples"].as_u64().is_some_and(|samples| samples > 0));
+        have_samples && each("fast") < each("json") / 2.0 && each("cdr") < each("json")
+    };
+    // On a busy machine, a short demonstration has few samples, and what a wire announces first is a
+    // large part of their bytes.
+    let report = ["3", "12", "48"].into_iter().map(demo).find(is_long_enough).expect("samples of the usual sizes");
     assert_eq!((&report["ok"], &report["problems"]), (&json!(true), &json!([])));
     let wires = report["wires"].as_array().expect("wires");
     let names: Vec<&str> = CODECS.iter().map(|codec| codec.name()).collect();
@@ -32,11 +47,6 @@ fn both_versions_read_everything_in_every_codec() {
             assert!(row[figure].as_f64().is_some_and(|figure| figure > 0.0), "{row}");
         }
     }
-    let each = |wire: &str| {
-        let row = probes.iter().find(|row| row["wire"] == wire).expect("a row");
-        row["bytes_per_sample"].as_f64().expect("a number")
-    };
-    assert!(each("fast") < each("json") / 2.0 && each("cdr") < each("json"), "{probes:?}");
     let [older, newer] = report["readers"].as_array().expect("readers").as_slice() else { panic!("{report}") };
     assert_eq!((&older["verdict"], &newer["verdict"]), (&json!("always"), &json!("always")));
     assert_eq!((&older["defaults"], &newer["skips"]), (&json!(["swap_used_bytes"]), &json!(["uptime_s"])));
