@@ -51,7 +51,7 @@ impl<'a> Clock<'a> {
     /// Publishes these reports to one subscriber, and waits until it has them.
     fn publish(&self, wire: &str, more: &[&str], reports: std::ops::Range<u32>) {
         let publish = ["pub", "weather", "--idl", "weather.idl", "--type", "Report", "--wait-timeout", "100"];
-        let mut publisher = self.start(&[&publish[..], &["--wire", wire], more].concat());
+        let mut publisher = self.start(&[&publish[..], &["--config", "patient.toml", "--wire", wire], more].concat());
         publisher.input(&lines(reports));
         publisher.end().with(0);
     }
@@ -114,7 +114,7 @@ fn a_lifespan_begins_by_the_writers_clock_and_ends_by_the_readers() {
 }
 
 /// Longer than a busy machine holds up a process, and shorter than the jumps.
-const PATIENT: &str = "deadline=60s,lease=60s";
+const QOS: &str = "deadline=60s,lease=60s";
 
 /// What nodes would say if they took a jump for silence or a loss.
 const WRONG: [&str; 6] = ["deadline", "alive", "lease", "silent", "lost", "panicked"];
@@ -126,12 +126,11 @@ fn jump_while_messages_flow(place: &str) {
     const JUMPS: [(&str, &str); 6] =
         [("-1h", "+0"), ("-1h", "-1d"), ("+1d", "+1d"), ("+400d", "-1h"), ("-1d", "+400d"), ("+0", "+0")];
     let folder = Folder::new();
-    folder.write("patient.toml", "[engine]\nlease_ms = 60000\n");
     let Some(reader) = Clock::new(&folder, "reader", "+0") else { return };
     let Some(writer) = Clock::new(&folder, "writer", "+0") else { return };
     let total = REPORTS * (JUMPS.len() as u32 + 1);
     let count = total.to_string();
-    let common = ["weather", "-v", "--config", "patient.toml", "--qos", PATIENT];
+    let common = ["weather", "-v", "--config", "patient.toml", "--qos", QOS];
     let echo = ["--info", "-n", &count, "--timeout", "100", "--wire", place];
     let mut echo = reader.start(&[&["echo"], &common[..], &echo].concat());
     let wire = echo.error_after(": listening on ");

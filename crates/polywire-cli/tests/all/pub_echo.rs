@@ -20,7 +20,8 @@ fn echoed(folder: &Folder, codec: &str, listen: &str, connect: fn(&str) -> Strin
     let endpoint = echo.error_after(": listening on ");
     let wire = format!("{codec}@{}", connect(&endpoint));
     let lines: Vec<String> = (0..3).map(report).collect();
-    let publishing = [&PUB[..], &["--wire", &wire, "--wait-timeout", "100", "--json"]].concat();
+    let publishing =
+        [&PUB[..], &["--wire", &wire, "--config", "patient.toml", "--wait-timeout", "100", "--json"]].concat();
     let summary = folder.run_with(&publishing, &lines.join("\n")).with(0).json();
     assert_eq!((&summary["messages"], &summary["dropped"], &summary["subscribers"]), (&json!(3), &json!(0), &json!(1)));
     assert!(summary["bytes"].as_u64().is_some_and(|bytes| bytes >= 3 * 15), "{summary}");

@@ -52,7 +52,10 @@ pub const NEWER: &str = "module weather {
 /// An incompatible type.
 pub const WRONG: &str = "module weather { struct Report { string station; string temperature_c; }; };\n";
 
-/// A folder for one test, which is removed at its end, with the types above.
+/// A configuration for a busy machine, where a peer may be silent for a while.
+const PATIENT: &str = "[engine]\nlease_ms = 60000\nlinger_ms = 60000\n";
+
+/// A folder for one test, which is removed at its end, with the types and the configuration above.
 pub struct Folder(polywire_testing::Folder);
 
 impl Folder {
@@ -61,6 +64,7 @@ impl Folder {
         for (name, text) in [("weather", WEATHER), ("older", OLDER), ("newer", NEWER), ("wrong", WRONG)] {
             folder.write(&format!("{name}.idl"), text);
         }
+        folder.write("patient.toml", PATIENT);
         folder
     }
 
