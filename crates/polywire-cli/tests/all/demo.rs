@@ -22,8 +22,8 @@ fn both_versions_read_everything_in_every_codec() {
         let have_samples = probes.iter().all(|row| row["samples"].as_u64().is_some_and(|samples| samples > 0));
         have_samples && each("fast") < each("json") / 2.0 && each("cdr") < each("json")
     };
-    // On a busy machine, a short demonstration has few samples, and what a wire announces first is a
-    // large part of their bytes.
+    // On a busy machine, a short demonstration has few samples, and what a wire announces first is
+    // a large part of their bytes.
     let report = ["3", "12", "48"].into_iter().map(demo).find(is_long_enough).expect("samples of the usual sizes");
     assert_eq!((&report["ok"], &report["problems"]), (&json!(true), &json!([])));
     let wires = report["wires"].as_array().expect("wires");
