@@ -6,7 +6,7 @@ use std::{
     fs,
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use polywire::{Node, service::Service};
@@ -17,7 +17,7 @@ use polywire_telemetry::{
     system::Host,
 };
 
-use crate::common::{Folder, Running, SOON, told_to_manager};
+use crate::common::{Folder, Running, told_to_manager, until};
 
 /// Starts an agent with these arguments, and returns it with what it says first.
 fn agent(folder: &Folder, arguments: &[&str]) -> (Running, String) {
@@ -389,17 +389,10 @@ fn samples_that_are_sent_again_are_not_reported_as_lost() {
     );
     let lines = folder.path().join("lines.jsonl");
     let stored = || fs::read_to_string(&lines).unwrap_or_default().lines().count();
-    let beyond = |count: usize| {
-        let until = Instant::now() + SOON;
-        while stored() <= count {
-            assert!(Instant::now() < until, "no more than {count} lines");
-            thread::sleep(Duration::from_millis(5));
-        }
-    };
     let wire = format!("tcp/{address}");
     let (agent, _) = agent(&folder, &["--probe", "clock", "--every", "0.3", "--collector", &wire]);
     let collector = folder.start(&["collect", "--file", "collect.toml"]);
-    beyond(2);
+    until("three samples", || stored() > 2);
     // This sample is acknowledged, and the next one not confirmed before the connection breaks.
     thread::sleep(Duration::from_millis(150));
     collector.signal("STOP");
@@ -407,7 +400,7 @@ fn samples_that_are_sent_again_are_not_reported_as_lost() {
     collector.end_by("KILL");
     let before = stored();
     let collector = folder.start(&["collect", "--file", "collect.toml"]);
-    beyond(before);
+    until("a sample that is sent again", || stored() > before);
     let ended = agent.end_by("TERM").with(0);
     assert!(!ended.errors.contains("may be lost"), "{ended:?}");
     collector.end_by("TERM").with(0);
@@ -431,10 +424,7 @@ fn one_command_measures_and_collects() {
     // Other nodes are collected, too.
     let barn = folder.start(&["agent", "--state", "b.state", "--name", "barn", "--probe", "clock", "--every", "0.02"]);
     for topic in ["probes/house/clock", "probes/barn/clock"] {
-        let until = Instant::now() + SOON;
-        while archived(&folder, "a.db", topic) < 5 {
-            assert!(Instant::now() < until, "{topic}");
-        }
+        until(topic, || archived(&folder, "a.db", topic) >= 5);
     }
     // What the collector counts is a probe of the same node.
     let counts = folder.run(&["echo", "probes/house/collector", "--count", "1", "--timeout", "60"]).with(0).out;
@@ -468,18 +458,11 @@ fn the_collector_of_a_node_has_a_file_of_its_own() {
     let (mut running, _) = agent(&folder, &[&probes[..], &["--collect=c.toml"]].concat());
     assert_eq!(running.line(), "collects probes/** at auto@unix-listen/house.sock: a");
     let has = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default().lines().count() > 5;
-    let until = |name: &str| {
-        let end = Instant::now() + SOON;
-        while !has(name) {
-            assert!(Instant::now() < end, "{name}");
-            thread::sleep(Duration::from_millis(10));
-        }
-    };
-    until("a.jsonl");
+    until("a.jsonl", || has("a.jsonl"));
     folder.write("c.toml", &handler("b"));
     running.signal("HUP");
     assert_eq!(running.line_with("opened"), "opened b; closed a");
-    until("b.jsonl");
+    until("b.jsonl", || has("b.jsonl"));
     folder
         .run(&["probe", "set", "house/clock", "wire=fast", "--wire", "unix-connect/house.sock", "--timeout", "60"])
         .with(0);

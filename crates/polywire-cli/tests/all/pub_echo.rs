@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use crate::common::{Folder, Running, report};
+use crate::common::{Folder, Running, report, until};
 use polywire::codec::CODECS;
 use serde_json::{Value, json};
 
@@ -324,21 +324,24 @@ fn the_last_line_counts_the_subscribers_that_there_are() {
     let folder = Folder::new();
     let wire = ["--wire", "cdr@unix/t.sock"];
     let line = report(1) + "\n";
-    let echo =
-        |count: &str| folder.start(&[&["echo", "weather", "--timeout", "100", "--count", count], &wire[..]].concat());
+    let echo = |count: &str, timeout: &str| {
+        folder.start(&[&["echo", "weather", "--timeout", timeout, "--count", count], &wire[..]].concat())
+    };
     let publish = |wait: &str| folder.start(&[&PUB[..], &wire, &["--wait-timeout", "100", "--wait", wait]].concat());
     let ended = |publisher: Running, expected: &str| {
         let published = publisher.end().with(0);
         assert!(published.out.ends_with(expected), "{}", published.out);
     };
     // Two subscribers, one behind the other.
-    let both = [0; 2].map(|_| echo("1000"));
+    let both = [0; 2].map(|_| echo("1000", "100"));
     let mut publisher = publish("2");
     publisher.input(&line.repeat(20));
     ended(publisher, ", to 2 subscribers\n");
-    drop(both);
+    for mut subscriber in both {
+        (0..20).for_each(|_| drop(subscriber.line()));
+    }
     // A subscriber that leaves before the end.
-    let leaves = echo("2");
+    let leaves = echo("2", "100");
     let mut publisher = publish("1");
     publisher.write(&line.repeat(2));
     leaves.end().with(0);
@@ -349,17 +352,20 @@ fn the_last_line_counts_the_subscribers_that_there_are() {
     let mut publisher = publish("0");
     publisher.write(&line);
     let until_read = |publisher: &mut Running, subscriber: &mut Running| {
-        while !subscriber.reads_line() {
+        until("a message", || {
             publisher.write(&line);
             thread::sleep(Duration::from_millis(10));
-        }
+            subscriber.reads_line()
+        });
     };
-    let mut early = echo("1");
+    let mut early = echo("1", "100");
     until_read(&mut publisher, &mut early);
     early.end().with(0);
     thread::sleep(Duration::from_millis(500));
     publisher.write(&line);
-    let mut late = echo("1000");
+    // It has fewer messages than it wants when the time is up.
+    let mut late = echo("100000", "10");
     until_read(&mut publisher, &mut late);
     ended(publisher, ", to 1 subscriber at the end, 0 to 1 before\n");
+    late.end().with(1);
 }

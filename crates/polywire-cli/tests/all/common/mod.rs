@@ -1,7 +1,10 @@
 //! Runs the program in a temporary folder, for all tests of the command line.
 #![allow(dead_code)] // `tools` is shared with tests of other crates.
 
-pub use polywire_testing::{markdown, tools, waiting::SOON};
+pub use polywire_testing::{
+    markdown, tools,
+    waiting::{SOON, until},
+};
 
 use std::{
     fs,
