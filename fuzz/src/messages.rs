@@ -60,10 +60,19 @@ fn frames(input: &[u8], piece: usize, short: bool) -> (Vec<String>, bool) {
     let mut decoder = StreamDecoder::new(frame::Limits { frame_bytes: 1 << 16, ..frame::Limits::default() });
     let (mut frames, mut start, mut end) = (Vec::new(), 0, 0);
     loop {
-        let message = if short { decoder.message(&input[start..end]) } else { None };
-        let message = message.map(|(envelope, payload, used)| (Frame::Data(envelope, payload), used));
-        let step = message.map(|(frame, used)| Step::Frame { frame, used });
-        match step.map_or_else(|| decoder.step(&input[start..end]), Ok) {
+        if short {
+            let mut messages = Vec::new();
+            let used = decoder.messages(&input[start..end], 2, 15, &mut messages);
+            assert!(
+                messages.len() <= 2 && messages.iter().all(|(_, payload)| payload.len() <= 15),
+                "within its bounds"
+            );
+            frames.extend(
+                messages.into_iter().map(|(envelope, payload)| format!("{:?}", Frame::Data(envelope, payload))),
+            );
+            start += used;
+        }
+        match decoder.step(&input[start..end]) {
             Ok(Step::Frame { frame, used }) => {
                 assert!(used > 0 && used <= end - start, "a frame uses at least one byte and no more than were given");
                 frames.push(format!("{frame:?}"));

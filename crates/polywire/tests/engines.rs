@@ -16,7 +16,9 @@ use std::{
 };
 
 use common::{DOCUMENT, Heard, SOON, Tap, fifo::Fifo, find, until};
-use polywire::engine::{Disconnect, ENGINES, Engine, EngineError, EngineOptions, Event, Overflow, Sent};
+use polywire::engine::{
+    Batch, Disconnect, ENGINES, Engine, EngineError, EngineOptions, Event, Overflow, PayloadEnd, Sent,
+};
 use polywire_core::{
     envelope::{Announcement, ChannelId, Envelope, Id128},
     frame::{Answer, Start},
@@ -214,11 +216,14 @@ fn messages_sent_together_are_sent_one_after_the_other() {
         pair.writer.until("answers", |heard| (heard.answered == 2).then_some(()));
         let payload = |sequence: u64| vec![sequence as u8; (sequence % 1500) as usize];
         let (mut sum, mut next) = (Sent::default(), 1);
-        for some in [1, 5, 300, 2, 64, 31, 1, 596] {
-            let payloads: Vec<_> = (next..next + some).map(|number| (number, payload(number))).collect();
-            let envelope = |number: u64| Envelope::data(channels[usize::from(number.is_multiple_of(50))], number, 17);
-            let messages: Vec<_> = payloads.iter().map(|(number, payload)| (envelope(*number), &payload[..])).collect();
-            pair.writer.port().send_all(&messages, &mut sum).expect("sent");
+        for (some, channel) in [1, 5, 300, 2, 64, 31, 1, 596].into_iter().zip(channels.into_iter().cycle()) {
+            let (mut payloads, mut ends) = (Vec::new(), Vec::new());
+            for number in next..next + some {
+                payloads.extend(payload(number));
+                ends.push(PayloadEnd { offset: payloads.len(), anchor: None });
+            }
+            let batch = Batch::new(Envelope::data(channel, next, 17), &payloads, &ends);
+            pair.writer.port().send_all(&batch, &mut sum).expect("sent");
             pair.writer.port().settle();
             next += some;
         }
@@ -243,12 +248,12 @@ fn what_is_dropped_of_messages_sent_together_is_counted_and_told() {
             }
             let channel = pair.accepted();
             pair.reader.is_stuck.store(true, Ordering::SeqCst);
+            let ends: Vec<_> = (1..=25).map(|count| PayloadEnd { offset: count * 400, anchor: None }).collect();
             let (mut sent, mut last) = (Sent::default(), 0);
             while pair.writer.port().links()[0].dropped < 100 {
                 assert!(last < 50_000, "{}: nothing is dropped", pair.name);
-                let some: Vec<_> =
-                    (last + 1..=last + 25).map(|at| (Envelope::data(channel, at, 0), &[1; 400][..])).collect();
-                pair.writer.port().send_all(&some, &mut sent).expect("sent");
+                let batch = Batch::new(Envelope::data(channel, last + 1, 0), &[1; 25 * 400], &ends);
+                pair.writer.port().send_all(&batch, &mut sent).expect("sent");
                 last += 25;
             }
             pair.reader.is_stuck.store(false, Ordering::SeqCst);

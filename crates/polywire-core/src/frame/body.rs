@@ -408,9 +408,12 @@ impl DataHead {
 
 /// Length, head and fields of a data frame on a stream that is short and has nothing but a time, in
 /// a register.
+#[derive(Debug)]
 pub(super) struct PlainHead {
     bytes: u64,
     len: usize,
+    kind: Kind,
+    delta: u64,
 }
 
 impl PlainHead {
@@ -433,15 +436,24 @@ impl PlainHead {
             return None;
         }
         let (channel, channel_bits) = varint::word(channel.0);
-        let (delta, delta_bits) = varint::word(delta as u32);
-        let fields = (8 + channel_bits + delta_bits) as usize / 8;
+        let (time, time_bits) = varint::word(delta as u32);
+        let fields = (8 + channel_bits + time_bits) as usize / 8;
         let len = fields + payload_len;
         if len > limit.min(TWO) {
             return None;
         }
         let (length, length_bits) = varint::word(len as u32);
-        let word = u64::from(DATA | kind.number()) | channel << 8 | delta << (8 + channel_bits);
-        Some(PlainHead { bytes: length | word << length_bits, len: length_bits as usize / 8 + fields })
+        let word = u64::from(DATA | kind.number()) | channel << 8 | time << (8 + channel_bits);
+        let (bytes, len) = (length | word << length_bits, length_bits as usize / 8 + fields);
+        Some(PlainHead { bytes, len, kind: *kind, delta })
+    }
+
+    /// Whether it is also the head of this message of the channel, which follows with a payload of
+    /// the same size.
+    #[inline(always)]
+    pub(super) fn fits(&self, envelope: &Envelope<'_>, delta: u64) -> bool {
+        let Envelope { kind, key_hash: None, anchor: None, extensions, .. } = envelope else { return false };
+        delta == self.delta && *kind == self.kind && extensions.is_empty()
     }
 
     /// Appends it. One copy of a fixed size costs less than one of its length.

@@ -30,12 +30,19 @@ const MAX_PREFIX: usize = 5;
 /// }
 /// assert_eq!(frames[2], Frame::Data(Envelope::data(channel, 1, 17), b"hello"));
 ///
-/// // The next message has nothing unusual.
+/// // The next messages have nothing unusual. One of them is not whole yet.
 /// bytes.clear();
-/// encoder.data(&Envelope::data(channel, 2, 18), 5, &mut bytes)?;
-/// bytes.extend_from_slice(b"again");
-/// let message = (Envelope::data(channel, 2, 18), &b"again"[..], bytes.len());
-/// assert_eq!((decoder.message(&bytes[..3]), decoder.message(&bytes)), (None, Some(message)));
+/// for (sequence, payload) in [(2, b"again"), (3, b"still")] {
+///     encoder.data(&Envelope::data(channel, sequence, 18), payload.len(), &mut bytes)?;
+///     bytes.extend_from_slice(payload);
+/// }
+/// let mut messages = Vec::new();
+/// let used = decoder.messages(&bytes[..bytes.len() - 1], 10, 100, &mut messages);
+/// assert_eq!(messages, [(Envelope::data(channel, 2, 18), &b"again"[..])]);
+/// assert_eq!(decoder.step(&bytes[used..])?, Step::Frame {
+///     frame: Frame::Data(Envelope::data(channel, 3, 18), b"still"),
+///     used: bytes.len() - used,
+/// });
 /// # Ok::<(), polywire_core::frame::FrameError>(())
 /// ```
 #[derive(Debug, Default)]
@@ -108,7 +115,7 @@ impl StreamEncoder {
     /// Writes several messages of one channel, which is looked up once.
     #[inline]
     pub fn channel(&mut self, channel: ChannelId) -> Result<ChannelEncoder<'_>, FrameError> {
-        Ok(ChannelEncoder { channel, last: self.channels.get(channel)?, limits: &self.limits })
+        Ok(ChannelEncoder { channel, last: self.channels.get(channel)?, limits: &self.limits, repeated: None })
     }
 
     /// Writes a frame that does not change the channels of this direction, or a position that
@@ -146,6 +153,9 @@ pub struct ChannelEncoder<'a> {
     channel: ChannelId,
     last: &'a mut Start,
     limits: &'a Limits,
+    /// The head of the last plain message, and the size of its payload. Messages that are published
+    /// together mostly have equal ones.
+    repeated: Option<(usize, body::PlainHead)>,
 }
 
 impl ChannelEncoder<'_> {
@@ -155,9 +165,17 @@ impl ChannelEncoder<'_> {
     pub fn data(&mut self, envelope: &Envelope<'_>, payload_len: usize, out: &mut Vec<u8>) -> Result<(), FrameError> {
         let delta = varint::zigzag(envelope.timestamp_ns.wrapping_sub(self.last.timestamp_ns));
         let (gap, limit) = (envelope.sequence.checked_sub(self.last.sequence), self.limits.frame_bytes);
-        match body::PlainHead::new(self.channel, envelope, (gap, delta), payload_len, limit) {
-            Some(head) => head.append(out),
-            None => self.put_head(envelope, delta, payload_len, out)?,
+        match &self.repeated {
+            Some((len, head)) if *len == payload_len && gap == Some(1) && head.fits(envelope, delta) => {
+                head.append(out)
+            }
+            _ => match body::PlainHead::new(self.channel, envelope, (gap, delta), payload_len, limit) {
+                Some(head) => {
+                    head.append(out);
+                    self.repeated = Some((payload_len, head));
+                }
+                None => self.put_head(envelope, delta, payload_len, out)?,
+            },
         }
         *self.last = Start { sequence: envelope.sequence, timestamp_ns: envelope.timestamp_ns };
         Ok(())
@@ -251,25 +269,44 @@ impl StreamDecoder {
         Ok(Step::Frame { frame, used: prefix + len })
     }
 
-    /// Reads a message from the start of `input`, and gives the number of bytes that its frame
-    /// takes. `None`, and nothing has changed, unless one is there that is whole, follows the last
-    /// one of its channel, and has nothing but a time in its envelope: [`step`](Self::step) says
-    /// then what is there. Most messages of a flood are so, and this is faster.
-    #[inline]
-    pub fn message<'a>(&mut self, input: &'a [u8]) -> Option<(Envelope<'static>, &'a [u8], usize)> {
+    /// Appends messages from the start of `input` to `messages`, at most `most`, and returns the
+    /// number of bytes that their frames take. Ends at a frame that is not whole or not a message,
+    /// at a message that does not follow the last one of its channel, that has anything but a time
+    /// in its envelope, or whose payload is larger than `largest` bytes: [`step`](Self::step)
+    /// returns what is there. Most messages of a flood are read here, and this is faster.
+    pub fn messages<'a>(
+        &mut self,
+        input: &'a [u8],
+        most: usize,
+        largest: usize,
+        messages: &mut Vec<(Envelope<'a>, &'a [u8])>,
+    ) -> usize {
+        let mut rest = input;
+        for _ in 0..most {
+            let Some((envelope, payload, behind)) = self.message(rest, largest) else { break };
+            messages.push((envelope, payload));
+            rest = behind;
+        }
+        input.len() - rest.len()
+    }
+
+    /// Reads one of [`messages`](Self::messages), and returns it with the input behind its frame.
+    /// Returns `None`, and changes nothing, if the input does not begin with one.
+    #[inline(always)]
+    fn message<'a>(&mut self, input: &'a [u8], largest: usize) -> Option<(Envelope<'static>, &'a [u8], &'a [u8])> {
         let varint::Taken::Value(len, prefix) = varint::take(input) else { return None };
         let len = usize::try_from(len).ok().filter(|len| *len <= self.limits.frame_bytes)?;
-        let (body, used) = (input.get(prefix..prefix + len)?, prefix + len);
+        let (body, behind) = input.get(prefix..)?.split_at_checked(len)?;
         let (head, body) = body.split_first().filter(|(head, _)| *head & !body::KIND == body::DATA)?;
         let varint::Taken::Value(channel, prefix) = varint::take(body) else { return None };
         let body = body.get(prefix..)?;
         let varint::Taken::Value(delta, prefix) = varint::take(body) else { return None };
-        let (kind, payload) = (Kind::from_number(head & body::KIND)?, body.get(prefix..)?);
-        let channel = ChannelId(u32::try_from(channel).ok()?);
+        let payload = body.get(prefix..).filter(|payload| payload.len() <= largest)?;
+        let (kind, channel) = (Kind::from_number(head & body::KIND)?, ChannelId(u32::try_from(channel).ok()?));
         let position = body::Position { sequence: 0, time: Some(delta) };
         let start = self.channels.advance(channel, &position).ok()?;
         let envelope = Envelope { kind, ..Envelope::data(channel, start.sequence, start.timestamp_ns) };
-        Some((envelope, payload, used))
+        Some((envelope, payload, behind))
     }
 
     fn check_len(&self, got: u64) -> Result<usize, FrameError> {

@@ -18,7 +18,7 @@ use polywire_core::{
 };
 
 use super::{
-    Engine, EngineError, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Sent, Sink,
+    Batch, Engine, EngineError, LinkId, LinkInfo, LinkSink, LinkStats, Loan, Local, Port, Sent, Sink,
     pipe::{Message, Pipe},
 };
 
@@ -69,12 +69,9 @@ impl Loopback {
     }
 
     #[inline(never)]
-    fn send_all_here(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
-        if !messages.iter().any(|(envelope, _)| self.wants(envelope.channel)) {
-            return self.port.send_all(messages, sent);
-        }
-        for (index, (envelope, payload)) in messages.iter().enumerate() {
-            *sent += self.send(envelope, payload).map_err(|error| (index, error))?;
+    fn send_all_here(&self, batch: &Batch<'_>, sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        for (index, (envelope, payload)) in batch.iter().enumerate() {
+            *sent += self.send(&envelope, payload).map_err(|error| (index, error))?;
         }
         Ok(())
     }
@@ -117,10 +114,10 @@ impl Port for Loopback {
         Ok(sent)
     }
 
-    fn send_all(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
-        match self.is_wanted.load(Ordering::Acquire) {
-            true => self.send_all_here(messages, sent),
-            false => self.port.send_all(messages, sent),
+    fn send_all(&self, batch: &Batch<'_>, sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        match self.wants(batch.first().channel) {
+            true => self.send_all_here(batch, sent),
+            false => self.port.send_all(batch, sent),
         }
     }
 

@@ -91,6 +91,7 @@
 //! # Ok::<(), engine::EngineError>(())
 //! ```
 
+mod batch;
 #[cfg(feature = "dds")]
 pub mod dds;
 mod delivery;
@@ -152,6 +153,7 @@ use polywire_core::{
     qos::Qos,
 };
 
+pub use batch::{Batch, PayloadEnd};
 pub use event::{Disconnect, Event};
 pub use identity::{Identity, IdentityError};
 pub use loan::Loan;
@@ -357,12 +359,12 @@ pub trait Port: Send + Sync {
         self.commit(envelope, loan)
     }
 
-    /// Sends payloads in order, each as [`Port::send`] does, and adds the results to `sent`. Fails
+    /// Sends messages in order, each as [`Port::send`] does, and adds the results to `sent`. Fails
     /// with the index of the first message that was not sent; the messages before it were sent. An
     /// engine can take its locks once for all messages, and write them together.
-    fn send_all(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
-        for (index, (envelope, payload)) in messages.iter().enumerate() {
-            *sent += self.send(envelope, payload).map_err(|error| (index, error))?;
+    fn send_all(&self, batch: &Batch<'_>, sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        for (index, (envelope, payload)) in batch.iter().enumerate() {
+            *sent += self.send(&envelope, payload).map_err(|error| (index, error))?;
         }
         Ok(())
     }

@@ -32,8 +32,8 @@ use crate::{
     builtin::{INTEREST, is_builtin},
     delta::Requests,
     engine::{
-        Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal, Properties,
-        Sent, Sink, loopback,
+        Batch, Engine, EngineError, Event, LinkId, LinkInfo, LinkSink, Loan, Local, Overflow, Port, Principal,
+        Properties, Sent, Sink, loopback,
     },
     events::NodeEvent,
     spans::span,
@@ -369,17 +369,13 @@ impl PortEntry {
         self.port().send(envelope, payload)
     }
 
-    /// Sends payloads one after the other: see [`Port::send_all`].
+    /// Sends messages one after the other: see [`Port::send_all`].
     #[inline]
-    pub(crate) fn send_all(
-        &self,
-        messages: &[(Envelope<'_>, &[u8])],
-        sent: &mut Sent,
-    ) -> Result<(), (usize, EngineError)> {
+    pub(crate) fn send_all(&self, batch: &Batch<'_>, sent: &mut Sent) -> Result<(), (usize, EngineError)> {
         if self.closed.load(Ordering::Relaxed) {
             return Err((0, EngineError::Closed));
         }
-        self.port().send_all(messages, sent)
+        self.port().send_all(batch, sent)
     }
 
     /// Lets an engine without threads deliver on this thread. The caller must hold no lock.

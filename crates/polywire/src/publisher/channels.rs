@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    num::NonZeroU64,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,7 +20,7 @@ use crate::{
     coding::Coding,
     compile,
     delta::Outgoing,
-    engine::Loan,
+    engine::{Loan, PayloadEnd},
     error::NodeError,
     history::{HistoryCache, HistoryChannel},
     node::{Inner, Place, PortEntry, random_id},
@@ -67,8 +66,8 @@ pub(super) struct Group<E> {
     pub(super) last: LastPayload,
     /// The payloads of messages that are sent together, one behind the other.
     pub(super) payloads: Vec<u8>,
-    /// The end of each payload in `payloads`, and the anchor of its message.
-    pub(super) ends: Vec<(usize, Option<NonZeroU64>)>,
+    /// Where each payload in `payloads` ends.
+    pub(super) ends: Vec<PayloadEnd>,
     /// Never empty.
     pub(super) channels: Vec<WriterChannel>,
 }

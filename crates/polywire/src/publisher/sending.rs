@@ -30,7 +30,7 @@ use super::{
 use crate::{
     clock,
     coding::{Coding, KeyHash},
-    engine::{EngineError, LinkId, Loan, Sent},
+    engine::{Batch, EngineError, LinkId, Loan, PayloadEnd, Sent},
     error::NodeError,
     history::KeptSample,
     liveliness::LivelinessAsserter,
@@ -229,8 +229,9 @@ impl<C: Coding> Core<C> {
             PublishError::Encode(error)
         })?;
         let (timestamp_ns, mut sent) = (time.of(channel.gathering()), Sent::default());
-        let envelope = Envelope { anchor, ..Envelope::data(channel.id, sequence, timestamp_ns) };
-        let done = channel.entry.send_all(&[(envelope, payloads.as_slice())], &mut sent);
+        let end = PayloadEnd { offset: payloads.len(), anchor: anchor.and_then(NonZeroU64::new) };
+        let envelope = Envelope::data(channel.id, sequence, timestamp_ns);
+        let done = channel.entry.send_all(&Batch::new(envelope, payloads, &[end]), &mut sent);
         estimate.size = payloads.len();
         free_large(payloads);
         if let Err((_, error)) = done {
@@ -253,20 +254,13 @@ impl<C: Coding> Core<C> {
         let failed = only.encode_some::<C>(sequence, values);
         let Group { channels, ends, payloads, writing, .. } = only;
         let channel = &channels[0];
-        let plain = Envelope::data(channel.id, sequence, time.of(channel.gathering()));
-        let (mut begin, mut messages) = (0, Vec::with_capacity(ends.len()));
-        for (sequence, (end, anchor)) in (sequence..).zip(ends.iter()) {
-            let payload = payloads.get(begin..*end).unwrap_or_default();
-            messages.push((Envelope { sequence, anchor: anchor.map(NonZeroU64::get), ..plain }, payload));
-            begin = *end;
-        }
-        let done = channel.entry.send_all(&messages, sum);
-        drop(messages);
+        let first = Envelope::data(channel.id, sequence, time.of(channel.gathering()));
+        let batch = Batch::new(first, payloads, ends);
+        let done = channel.entry.send_all(&batch, sum);
         let count = done.as_ref().map_or_else(|(count, _)| *count, |()| ends.len());
-        let bytes = count.checked_sub(1).and_then(|last| ends.get(last)).map_or(0, |(end, _)| *end);
         sum.refused += count * channel.refusing.peers();
-        *last = Start { sequence: last.sequence + count as u64, timestamp_ns: plain.timestamp_ns };
-        self.counts.count(count, bytes, sum.dropped - dropped);
+        *last = Start { sequence: last.sequence + count as u64, timestamp_ns: first.timestamp_ns };
+        self.counts.count(count, batch.bytes(count), sum.dropped - dropped);
         free_large(payloads);
         match (done, failed) {
             (Ok(()), None) => Ok(count),
@@ -650,9 +644,10 @@ impl<E> Group<E> {
         for (value, sequence) in values[..most].iter().zip(first..) {
             let start = self.payloads.len();
             match self.writing.encode::<C>(sequence, value, &mut self.payloads) {
-                // `NonZeroU64` keeps the anchor in one word (sequence numbers begin at 1). An
-                // option that was just stored as two words is slow to copy as one.
-                Ok(anchor) => self.ends.push((self.payloads.len(), anchor.and_then(NonZeroU64::new))),
+                Ok(anchor) => {
+                    let (offset, anchor) = (self.payloads.len(), anchor.and_then(NonZeroU64::new));
+                    self.ends.push(PayloadEnd { offset, anchor });
+                }
                 Err(error) => return Some(error),
             }
             self.last.size = self.payloads.len() - start;

@@ -133,28 +133,36 @@ impl<V> Inline<V> {
 }
 
 impl<V> CallbackGuard<'_, V> {
-    /// Decodes into the used value and calls the callback. `decode` returns the bytes by which the
-    /// value grew. The next message gets a fresh value if this one has grown too large, if decoding
-    /// fails, or if `again` is false.
+    /// Returns the used value, to decode a message into. Calls the callback with the messages that
+    /// wait. Returns `None` if the subscription has ended.
+    #[inline]
+    pub(super) fn value(&mut self) -> Option<&mut V> {
+        self.call_waiting();
+        let (_, value) = self.parts.as_mut().filter(|_| self.inline.is_open())?;
+        Some(&mut value.item)
+    }
+
+    /// Calls the callback with the [value](Self::value) that a message was decoded into. `decoded`
+    /// is the number of bytes by which the value grew. The next message gets a fresh value if this
+    /// one has grown too large, if decoding failed, or if `again` is false.
     #[inline]
     pub(super) fn call<E>(
         &mut self,
         info: &Info,
-        decode: impl FnOnce(&mut V) -> Result<usize, E>,
+        decoded: Result<usize, E>,
         fresh: impl FnOnce() -> V,
         again: bool,
     ) -> Result<(), E> {
-        self.call_waiting();
-        let Some((callback, value)) = self.parts.as_mut().filter(|_| self.inline.is_open()) else { return Ok(()) };
-        let decoded = decode(&mut value.item).map(|grown| value.bytes = value.bytes.saturating_add(grown));
-        if decoded.is_ok() {
+        let Some((callback, value)) = self.parts.as_mut() else { return Ok(()) };
+        if let Ok(grown) = decoded {
+            value.bytes = value.bytes.saturating_add(grown);
             callback(&value.item, info);
         }
         // After an error, it is unknown how far decoding got and how large the value has grown.
         if !again || decoded.is_err() || value.bytes > self.inline.limit {
             *value = Weighed::new(fresh(), 0);
         }
-        decoded
+        decoded.map(drop)
     }
 
     /// Calls the callback with the messages that arrived during the call before.

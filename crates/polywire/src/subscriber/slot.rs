@@ -289,7 +289,7 @@ impl<C: Coding> SlotOf<C> {
     }
 
     /// Decodes a message into the used value of a callback, and calls the callback.
-    #[inline]
+    #[inline(always)]
     fn call(
         &self,
         callback: &mut CallbackGuard<'_, C::Value>,
@@ -298,12 +298,9 @@ impl<C: Coding> SlotOf<C> {
         info: &Info,
         shared: Option<SharedPayload<'_>>,
     ) -> Result<(), String> {
-        callback.call(
-            info,
-            |value| self.decode(envelope, payload, shared, value),
-            || self.route.coding.default_value(),
-            !self.route.shares,
-        )
+        let Some(value) = callback.value() else { return Ok(()) };
+        let decoded = self.decode(envelope, payload, shared, value);
+        callback.call(info, decoded, || self.route.coding.default_value(), !self.route.shares)
     }
 
     /// Delivers messages that arrived together to a callback, if only their order has to be

@@ -146,12 +146,12 @@ impl State {
         &mut self,
         relay: &Link,
         sent: &Sent,
-        messages: impl IntoIterator<Item = (&'a Envelope<'a>, &'a [u8])>,
+        messages: impl IntoIterator<Item = (Envelope<'a>, &'a [u8])>,
     ) -> bool {
         let progress = relay.outbox.progress();
         if sent.peers > 0 {
             self.relayed = true;
-            messages.into_iter().for_each(|(envelope, payload)| self.retained.push(envelope, payload));
+            messages.into_iter().for_each(|(envelope, payload)| self.retained.push(&envelope, payload));
             if !progress.broken && sent.held == 0 {
                 self.retained.sent_all(progress);
             }

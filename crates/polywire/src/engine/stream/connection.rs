@@ -378,7 +378,8 @@ impl Receiver<'_> {
                     let header = more - payload.len();
                     self.confirmations.messages += 1;
                     let mut relayed = Vec::new();
-                    if self.is_taken(&envelope, payload, self.has_others(), &mut relayed) {
+                    let stops = self.shared.stop.is_set();
+                    if !stops && (!self.has_others() || self.is_taken(&envelope, payload, &mut relayed)) {
                         self.relay(&relayed);
                         let place = aligned.place(payload);
                         match inbox.held(used + header, payload.len()) {
@@ -416,43 +417,31 @@ impl Receiver<'_> {
         let (mut small, mut relayed): (Vec<(Envelope<'_>, &[u8])>, Vec<_>) = (Vec::new(), Vec::new());
         loop {
             let other = loop {
+                let rest = bytes.get(used..).unwrap_or_default();
+                used += decoder.messages(rest, TOGETHER - small.len(), SMALL, &mut small);
                 if small.len() == TOGETHER {
                     break None;
                 }
-                let rest = bytes.get(used..).unwrap_or_default();
-                // Each branch pushes into `small` itself: copying a value whose parts were just
-                // written is slow.
-                let more = match decoder.message(rest) {
-                    Some((envelope, payload, more)) => {
+                match decoder.step(bytes.get(used..).unwrap_or_default()) {
+                    Ok(Step::Frame { frame: Frame::Data(envelope, payload), used: more }) if payload.len() <= SMALL => {
                         small.push((envelope, payload));
-                        more
+                        used += more;
                     }
-                    None => match decoder.step(rest) {
-                        Ok(Step::Frame { frame: Frame::Data(envelope, payload), used: more }) => {
-                            small.push((envelope, payload));
-                            more
-                        }
-                        other => break Some(other),
-                    },
-                };
-                let Some((envelope, payload)) = small.last() else { continue };
-                if payload.len() > SMALL {
-                    let frame = Frame::Data(*envelope, payload);
-                    small.pop();
-                    break Some(Ok(Step::Frame { frame, used: more }));
-                }
-                self.confirmations.messages += 1;
-                inbox.learn(more - payload.len());
-                used += more;
-                if !self.is_taken(envelope, payload, has_others, &mut relayed) {
-                    small.pop();
+                    other => break Some(other),
                 }
             };
-            if !small.is_empty() {
+            self.confirmations.messages += small.len() as u64;
+            if self.shared.stop.is_set() {
+                small.clear();
+            }
+            if has_others {
+                small.retain(|(envelope, payload)| self.is_taken(envelope, payload, &mut relayed));
                 self.relay(&relayed);
+                relayed.clear();
+            }
+            if !small.is_empty() {
                 self.sink.messages(&small);
                 small.clear();
-                relayed.clear();
             }
             if let Some(other) = other {
                 return (used, other);
@@ -469,21 +458,15 @@ impl Receiver<'_> {
         !self.relayed_channels.is_empty() && self.shared.links().len() > 1
     }
 
-    /// Returns whether the sink gets a message: the peer may send it. Adds the message to `relayed`
-    /// if the port has other links and relays the channel.
-    #[inline]
+    /// Returns whether the sink gets a message of a port with other links: the peer may send it.
+    /// Adds the message to `relayed` if the port relays the channel.
     fn is_taken<'m>(
         &self,
         envelope: &Envelope<'m>,
         payload: &'m [u8],
-        has_others: bool,
         relayed: &mut Vec<(Envelope<'m>, &'m [u8])>,
     ) -> bool {
-        if self.shared.stop.is_set() {
-            return false;
-        }
-        let channel = if has_others { self.relayed_channels.get(envelope.channel) } else { None };
-        let Some(channel) = channel else { return true };
+        let Some(channel) = self.relayed_channels.get(envelope.channel) else { return true };
         let is_admitted = self.sink.admits(payload.len());
         if is_admitted {
             relayed.push((Envelope { channel, ..*envelope }, payload));

@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::Shutdown,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -21,7 +22,7 @@ use polywire_core::{
 
 use super::{
     pace::{Burst, Pace, Turn},
-    payload::Payload,
+    payload::{Messages, Payload},
     peer_liveliness::{Finding, LeaseMonitor, PeerLiveliness},
     queue::Queue,
     transport::ByteStream,
@@ -232,7 +233,7 @@ impl Outbox {
     ) -> Result<Option<Notice>, FrameError> {
         let mut state = self.lock();
         let gathers = !matches!(turn, Turn::AtOnce(_));
-        if gathers && self.queue_some(&mut state, &[(*envelope, payload.bytes())], turn, sent) > 0 {
+        if gathers && self.queue_some(&mut state, [(*envelope, payload.bytes())].as_slice(), 0..1, turn, sent) > 0 {
             return Ok(None);
         }
         let (outcome, notice) = self.send_in(&mut state, envelope, payload, turn)?;
@@ -256,24 +257,25 @@ impl Outbox {
         }
     }
 
-    /// Sends messages one after the other, and counts the outcomes in `sent`. With
-    /// [`Turn::AtOnce`], it writes them together. Passes each notice of dropped messages that is
-    /// due to `tell`, without holding the lock. Fails with the index of the first message that is
-    /// too large.
+    /// Sends the first `count` messages one after the other, and counts the outcomes in `sent`.
+    /// With [`Turn::AtOnce`], it writes them together. Passes each notice of dropped messages that
+    /// is due to `tell`, without holding the lock. Fails with the index of the first message that
+    /// is too large.
     #[inline]
     pub(super) fn send_all(
         &self,
-        messages: &[(Envelope<'_>, &[u8])],
+        messages: &(impl Messages + ?Sized),
+        count: usize,
         turn: Turn,
         sent: &mut Sent,
         tell: impl Fn(Notice),
     ) -> Result<(), (usize, FrameError)> {
         let each = if turn == Turn::Gather { turn } else { Turn::Together };
         let mut state = self.lock();
-        let count = self.queue_some(&mut state, messages, each, sent);
-        let result = match count == messages.len() {
+        let queued = self.queue_some(&mut state, messages, 0..count, each, sent);
+        let result = match queued == count {
             true => Ok(()),
-            false => self.send_rest(&mut state, messages, count, each, sent, tell),
+            false => self.send_rest(&mut state, messages, queued..count, each, sent, tell),
         };
         if let Turn::AtOnce(began) = turn {
             self.leave_in(state, began);
@@ -281,64 +283,57 @@ impl Outbox {
         result
     }
 
-    /// Sends the messages from `index` on.
+    /// Sends the messages of a range.
     #[inline(never)]
     fn send_rest(
         &self,
         state: &mut MutexGuard<'_, Outgoing>,
-        messages: &[(Envelope<'_>, &[u8])],
-        mut index: usize,
+        messages: &(impl Messages + ?Sized),
+        mut range: Range<usize>,
         turn: Turn,
         sent: &mut Sent,
         tell: impl Fn(Notice),
     ) -> Result<(), (usize, FrameError)> {
-        while let Some(left @ [(envelope, payload), ..]) = messages.get(index..) {
-            let count = self.queue_some(state, left, turn, sent);
-            index += count;
-            if count > 0 {
-                continue;
-            }
-            let sending = self.send_in(state, envelope, &mut Payload::Bytes(payload), turn);
+        loop {
+            range.start += self.queue_some(state, messages, range.clone(), turn, sent);
+            let Some(index) = range.next() else { return Ok(()) };
+            let Some((envelope, payload)) = messages.get(index) else { return Ok(()) };
+            let sending = self.send_in(state, &envelope, &mut Payload::Bytes(payload), turn);
             let (outcome, notice) = sending.map_err(|error| (index, error))?;
             outcome.count(sent);
             if let Some(notice) = notice {
                 MutexGuard::unlocked(state, || tell(notice));
             }
-            index += 1;
         }
-        Ok(())
     }
 
-    /// Queues the first messages that belong to one channel, as long as the queue has room and is
-    /// not due to be written, and nothing is held or missing before them. Counts them in `sent`,
-    /// and returns how many they are.
+    /// Queues the first messages of a range that belong to one channel, as long as the queue has
+    /// room and is not due to be written, and nothing is held or missing before them. Counts them
+    /// in `sent`, and returns how many they are.
     #[inline(always)]
     fn queue_some(
         &self,
         state: &mut Outgoing,
-        messages: &[(Envelope<'_>, &[u8])],
+        messages: &(impl Messages + ?Sized),
+        range: Range<usize>,
         turn: Turn,
         sent: &mut Sent,
     ) -> usize {
         let Outgoing { encoder, delivery, queue, full, .. } = state;
-        let Some((Envelope { channel, .. }, _)) = messages.first().filter(|_| !state.broken) else { return 0 };
-        let Some((id, subscribers)) = delivery.ready_channel(*channel) else { return 0 };
+        let Range { start, end } = range;
+        let Some(channel) = messages.channel(start).filter(|_| !state.broken) else { return 0 };
+        let Some((id, subscribers)) = delivery.ready_channel(channel) else { return 0 };
         let Ok(mut encoder) = encoder.channel(id) else { return 0 };
-        let mut count = 0;
-        for (envelope, payload) in messages.iter().take_while(|(envelope, _)| envelope.channel == *channel) {
-            let waiting = queue.len();
-            let has_room = waiting == 0 || waiting.saturating_add(payload.len()) <= self.options.queue_bytes;
-            if !has_room || (waiting >= self.options.write_bytes && !*full) {
-                break;
-            }
-            let pushed = queue.push_message((id, start_of(envelope)), |bytes| {
-                encoder.data(envelope, payload.len(), bytes)?;
-                bytes.extend_from_slice(payload);
-                Ok::<(), FrameError>(())
-            });
-            if pushed.is_err() {
-                break;
-            }
+        let (mut adding, options, full) = (queue.adding(), &self.options, *full);
+        // The first message is not part of the loop, which costs more for one message.
+        let Some((envelope, payload)) = messages.get(start) else { return 0 };
+        let mut count = usize::from(adding.add(&mut encoder, (id, &envelope, payload), options, full));
+        while count > 0
+            && start + count < end
+            && let Some((envelope, payload)) = messages.get(start + count)
+            && envelope.channel == channel
+            && adding.add(&mut encoder, (id, &envelope, payload), options, full)
+        {
             count += 1;
         }
         delivery.count_sent(count as u64);
@@ -650,11 +645,10 @@ impl Outbox {
             return self.after_write(state, frame, written, mark);
         }
         let Outgoing { queue, scratch, .. } = state;
-        queue.push_message(mark, |bytes| {
-            bytes.extend_from_slice(scratch);
-            bytes.extend_from_slice(payload.bytes());
-            Ok(())
-        })?;
+        let mut adding = queue.adding();
+        adding.bytes.extend_from_slice(scratch);
+        adding.bytes.extend_from_slice(payload.bytes());
+        adding.end_message(mark);
         self.queued(state, turn);
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! The payload that a port hands to each of its links when it sends a message.
 
-use crate::engine::Loan;
+use polywire_core::envelope::{ChannelId, Envelope};
+
+use crate::engine::{Batch, Loan};
 
 /// A payload to send.
 pub(super) enum Payload<'a> {
@@ -17,5 +19,48 @@ impl Payload<'_> {
             Payload::Loan(loan) => loan.payload(),
             Payload::Bytes(bytes) => bytes,
         }
+    }
+}
+
+/// Messages in the order in which they are sent.
+pub(super) trait Messages {
+    fn len(&self) -> usize;
+    /// Returns the channel of the message at an index.
+    fn channel(&self, index: usize) -> Option<ChannelId>;
+    /// Returns the message at an index, with its payload.
+    fn get(&self, index: usize) -> Option<(Envelope<'_>, &[u8])>;
+}
+
+impl Messages for Batch<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn channel(&self, _: usize) -> Option<ChannelId> {
+        Some(self.first().channel)
+    }
+
+    #[inline(always)]
+    fn get(&self, index: usize) -> Option<(Envelope<'_>, &[u8])> {
+        self.get(index)
+    }
+}
+
+impl Messages for [(Envelope<'_>, &[u8])] {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn channel(&self, index: usize) -> Option<ChannelId> {
+        self.get(index).map(|(envelope, _)| envelope.channel)
+    }
+
+    #[inline(always)]
+    fn get(&self, index: usize) -> Option<(Envelope<'_>, &[u8])> {
+        self.get(index).copied()
     }
 }

@@ -32,7 +32,8 @@ use super::{
     transport::{Connection, Listener, Rendezvous, Role, Transport},
 };
 use crate::engine::{
-    Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, rejections::Rejections, remedy,
+    Batch, Disconnect, EngineError, Event, LinkId, LinkStats, Loan, Local, Port, Sent, Sink, rejections::Rejections,
+    remedy,
 };
 
 /// Interval at which `disconnect` checks whether the links have ended.
@@ -222,8 +223,8 @@ impl Port for StreamPort {
         self.0.distribute(envelope, &mut Payload::Bytes(payload))
     }
 
-    fn send_all(&self, messages: &[(Envelope<'_>, &[u8])], sent: &mut Sent) -> Result<(), (usize, EngineError)> {
-        self.0.distribute_all(messages, sent)
+    fn send_all(&self, batch: &Batch<'_>, sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        self.0.distribute_all(batch, sent)
     }
 
     fn gather(&self, begins: bool) {

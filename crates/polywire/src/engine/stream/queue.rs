@@ -6,9 +6,11 @@ use std::{
 };
 
 use polywire_core::{
-    envelope::ChannelId,
-    frame::{Frame, Start, StreamEncoder},
+    envelope::{ChannelId, Envelope},
+    frame::{ChannelEncoder, Frame, Start, StreamEncoder},
 };
+
+use crate::engine::{EngineOptions, delivery::start_of};
 
 /// Frames in the order in which they leave.
 #[derive(Debug, Default)]
@@ -34,6 +36,20 @@ pub(super) struct Queue {
     reply_bytes: usize,
 }
 
+/// Adds messages to a [`Queue`].
+pub(super) struct Adding<'q> {
+    /// The buffer to which the caller appends each message. It calls [`Adding::end_message`] then.
+    pub(super) bytes: &'q mut Vec<u8>,
+    /// Where the next message begins.
+    begin: usize,
+    /// Bytes of the buffer that have left.
+    gone: usize,
+    /// Waiting bytes that are not in the buffer.
+    elsewhere: usize,
+    marks: &'q mut Option<VecDeque<Mark>>,
+    front_sent: &'q mut usize,
+}
+
 /// Consecutive frames that are not messages.
 #[derive(Debug)]
 struct Control {
@@ -57,6 +73,45 @@ pub(super) struct Mark {
     pub(super) message: Option<(ChannelId, Start)>,
 }
 
+impl Adding<'_> {
+    /// Returns the number of bytes that wait.
+    #[inline]
+    pub(super) fn waiting(&self) -> usize {
+        self.elsewhere + self.bytes.len() - self.gone
+    }
+
+    /// Adds a message of a channel, whose id on the link and encoder are given, unless the queue
+    /// has no room or is due to be written. A queue for a `full` stream is not. Returns whether it
+    /// did.
+    #[inline(always)]
+    pub(super) fn add(
+        &mut self,
+        encoder: &mut ChannelEncoder<'_>,
+        (id, envelope, payload): (ChannelId, &Envelope<'_>, &[u8]),
+        options: &EngineOptions,
+        full: bool,
+    ) -> bool {
+        let waiting = self.waiting();
+        let has_room = waiting == 0 || waiting.saturating_add(payload.len()) <= options.queue_bytes;
+        if !has_room || (waiting >= options.write_bytes && !full) {
+            return false;
+        }
+        if encoder.data(envelope, payload.len(), self.bytes).is_err() {
+            return false;
+        }
+        self.bytes.extend_from_slice(payload);
+        self.end_message((id, start_of(envelope)));
+        true
+    }
+
+    /// Notes that a message is complete, of this channel and with this position after it.
+    #[inline]
+    pub(super) fn end_message(&mut self, message: (ChannelId, Start)) {
+        let len = self.bytes.len() - std::mem::replace(&mut self.begin, self.bytes.len());
+        mark(self.marks, self.front_sent, Mark { len, message: Some(message) }, 0);
+    }
+}
+
 impl Queue {
     /// Creates an empty queue. `droppable`: it records what [`Queue::drop_oldest`] needs.
     pub(super) fn new(droppable: bool) -> Self {
@@ -66,31 +121,17 @@ impl Queue {
     /// Adds a frame. Its first `sent` bytes have been written already.
     pub(super) fn push(&mut self, frame: &[u8], sent: usize, message: Option<(ChannelId, Start)>) {
         self.bytes.end().extend_from_slice(frame.get(sent..).unwrap_or_default());
-        self.mark(frame.len(), sent, message);
+        mark(&mut self.marks, &mut self.front_sent, Mark { len: frame.len(), message }, sent);
     }
 
-    /// Adds a message, which `write` appends. Adds nothing if `write` fails.
-    #[inline(always)]
-    pub(super) fn push_message<E>(
-        &mut self,
-        message: (ChannelId, Start),
-        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let bytes = self.bytes.end();
-        let before = bytes.len();
-        write(bytes).inspect_err(|_| bytes.truncate(before))?;
-        let len = bytes.len() - before;
-        self.mark(len, 0, Some(message));
-        Ok(())
-    }
-
+    /// Adds messages.
     #[inline]
-    fn mark(&mut self, len: usize, sent: usize, message: Option<(ChannelId, Start)>) {
-        let Some(marks) = &mut self.marks else { return };
-        if marks.is_empty() {
-            self.front_sent = sent;
-        }
-        marks.push_back(Mark { len, message });
+    pub(super) fn adding(&mut self) -> Adding<'_> {
+        let elsewhere = self.urgent.len();
+        let Queue { bytes, marks, front_sent, .. } = self;
+        bytes.end();
+        let Bytes { all, gone } = bytes;
+        Adding { begin: all.len(), gone: *gone, elsewhere, bytes: all, marks, front_sent }
     }
 
     /// Adds a frame that is not a message. `reply`: the peer has requested it.
@@ -274,11 +315,22 @@ impl Bytes {
     }
 }
 
+/// Notes a frame that was queued, of which `sent` bytes have been written already, if the oldest
+/// may be dropped.
+#[inline]
+fn mark(marks: &mut Option<VecDeque<Mark>>, front_sent: &mut usize, mark: Mark, sent: usize) {
+    let Some(marks) = marks else { return };
+    if marks.is_empty() {
+        *front_sent = sent;
+    }
+    marks.push_back(mark);
+}
+
 #[cfg(test)]
 mod tests {
     use polywire_core::{
-        envelope::{Announcement, Envelope, Id128},
-        frame::{FrameError, Hello, Step, StreamDecoder},
+        envelope::{Announcement, Id128},
+        frame::{Hello, Step, StreamDecoder},
     };
 
     use super::*;
@@ -336,12 +388,12 @@ mod tests {
                     let channel = channels[dice.roll(channels.len() as u64) as usize];
                     sequence += 1;
                     let start = Start { sequence, timestamp_ns: sequence as i64 };
-                    let pushed = queue.push_message((channel, start), |bytes| {
-                        encoder.data(&Envelope::data(channel, sequence, sequence as i64), 8, bytes)?;
-                        bytes.extend_from_slice(&sequence.to_le_bytes());
-                        Ok::<(), FrameError>(())
-                    });
-                    pushed.expect("fits");
+                    let (before, mut adding) = (queue.len(), queue.adding());
+                    let envelope = Envelope::data(channel, sequence, sequence as i64);
+                    encoder.data(&envelope, 8, adding.bytes).expect("fits");
+                    adding.bytes.extend_from_slice(&sequence.to_le_bytes());
+                    assert!(adding.waiting() > before + 8);
+                    adding.end_message((channel, start));
                 }
                 _ => {}
             }

@@ -28,7 +28,7 @@ use super::{
     payload::Payload,
     shared::{Shared, dropped},
 };
-use crate::engine::{EngineError, Event, Overflow, Sent};
+use crate::engine::{Batch, EngineError, Event, Overflow, Sent};
 
 /// Publishers wait for another relay this many times as long as for a slow peer.
 const PATIENCES: u32 = 5;
@@ -67,7 +67,7 @@ impl Shared {
             Way::Waits => Sent::default(),
             Way::Relay(relay) => {
                 let sent = self.distribute_now(envelope, payload)?;
-                if state.sent(&relay, &sent, [(envelope, payload.bytes())]) {
+                if state.sent(&relay, &sent, [(*envelope, payload.bytes())]) {
                     return Ok(sent);
                 }
                 sent
@@ -82,26 +82,25 @@ impl Shared {
     pub(super) fn distribute_all_assured(
         &self,
         channel: &AssuredChannel,
-        messages: &[(Envelope<'_>, &[u8])],
+        batch: &Batch<'_>,
         sum: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
-        let mut state = self.with_room(channel, messages.iter().map(|(_, payload)| payload.len()).sum());
-        let all = messages.iter().map(|(envelope, payload)| (envelope, *payload));
+        let mut state = self.with_room(channel, batch.bytes(batch.len()));
         let mut sent = Sent::default();
         match self.way(&state) {
-            Way::Plain => return self.distribute_all_now(messages, None, sum),
+            Way::Plain => return self.distribute_all_now(batch, None, sum),
             Way::Waits => {}
             Way::Relay(relay) => {
-                let result = self.distribute_all_now(messages, None, &mut sent);
-                let count = result.as_ref().map_or_else(|(count, _)| *count, |()| messages.len());
-                if state.sent(&relay, &sent, all.clone().take(count)) || result.is_err() {
+                let result = self.distribute_all_now(batch, None, &mut sent);
+                let count = result.as_ref().map_or_else(|(count, _)| *count, |()| batch.len());
+                if state.sent(&relay, &sent, batch.shortened(count).iter()) || result.is_err() {
                     *sum += sent;
                     return result;
                 }
             }
         }
-        all.for_each(|(envelope, payload)| state.retained.push(envelope, payload));
-        *sum += state.waiting(sent, messages.len());
+        batch.iter().for_each(|(envelope, payload)| state.retained.push(&envelope, payload));
+        *sum += state.waiting(sent, batch.len());
         Ok(())
     }
 
@@ -378,7 +377,8 @@ impl Shared {
                 let told = RefCell::new(Vec::new());
                 let tell = |notice| told.borrow_mut().push(dropped(link, notice));
                 // The sizes were checked before the messages were retained.
-                let _ = link.outbox.send_all(&messages, Turn::AtOnce(Instant::now()), &mut sent, tell);
+                let _ =
+                    link.outbox.send_all(&messages[..], messages.len(), Turn::AtOnce(Instant::now()), &mut sent, tell);
                 events.append(&mut told.into_inner());
             }
         }

@@ -10,7 +10,7 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use polywire_core::{
     envelope::Envelope,
-    frame::{Frame, FrameError, Hello},
+    frame::{Frame, Hello},
 };
 
 use super::{
@@ -21,12 +21,12 @@ use super::{
     link::Link,
     link_slots::LinkSlots,
     pace::{Pace, Turn},
-    payload::Payload,
+    payload::{Messages, Payload},
     threads::{Stop, Threads},
     transport::{Listener, Rendezvous, Role, Transport},
 };
 use crate::engine::{
-    Disconnect, EngineError, Event, LinkId, LinkInfo, Local, Principal, Sent, Sink, delivery::Notice,
+    Batch, Disconnect, EngineError, Event, LinkId, LinkInfo, Local, Principal, Sent, Sink, delivery::Notice,
     rejections::Rejections,
 };
 
@@ -124,37 +124,34 @@ impl Shared {
     /// Sends messages of this node to every link that wants them. They count as one message for the
     /// pace, which measures the pauses between calls.
     #[inline]
-    pub(super) fn distribute_all(
-        &self,
-        messages: &[(Envelope<'_>, &[u8])],
-        sent: &mut Sent,
-    ) -> Result<(), (usize, EngineError)> {
-        for (index, (envelope, payload)) in messages.iter().enumerate() {
-            if let Err(error) = self.local.options.limits.check_message(envelope, payload.len()) {
-                return self.distribute_fitting(messages.get(..index).unwrap_or_default(), error, sent);
-            }
+    pub(super) fn distribute_all(&self, batch: &Batch<'_>, sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        // Normally, even one message with all payloads would fit.
+        match self.local.options.limits.check_message(batch.first(), batch.bytes(batch.len())) {
+            Ok(()) => self.distribute_fit(batch, sent),
+            Err(_) => self.distribute_fitting(batch, sent),
         }
-        if self.assured.is_active()
-            && let Some((first, _)) = messages.first()
-            && let Some(channel) = self.assured.channel(first.channel)
-        {
-            // All messages are of one channel: a publisher with several channels sends them one by
-            // one.
-            return self.distribute_all_assured(&channel, messages, sent);
-        }
-        self.distribute_all_now(messages, None, sent)
     }
 
-    /// Sends the messages that come before one that is too large, and fails with `error`.
+    /// Sends the messages that come before one that is too large, and fails with the reason.
     #[cold]
-    fn distribute_fitting(
-        &self,
-        messages: &[(Envelope<'_>, &[u8])],
-        error: FrameError,
-        sent: &mut Sent,
-    ) -> Result<(), (usize, EngineError)> {
-        self.distribute_all(messages, sent)?;
-        Err((messages.len(), error.into()))
+    fn distribute_fitting(&self, batch: &Batch<'_>, sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        let check = |(envelope, payload): (Envelope<'_>, &[u8])| {
+            self.local.options.limits.check_message(&envelope, payload.len()).err()
+        };
+        let too_large = batch.iter().enumerate().find_map(|(index, message)| Some((index, check(message)?)));
+        let fitting = too_large.as_ref().map_or(batch.len(), |(index, _)| *index);
+        self.distribute_fit(&batch.shortened(fitting), sent)?;
+        too_large.map_or(Ok(()), |(index, error)| Err((index, error.into())))
+    }
+
+    #[inline(always)]
+    fn distribute_fit(&self, batch: &Batch<'_>, sent: &mut Sent) -> Result<(), (usize, EngineError)> {
+        if self.assured.is_active()
+            && let Some(channel) = self.assured.channel(batch.first().channel)
+        {
+            return self.distribute_all_assured(&channel, batch, sent);
+        }
+        self.distribute_all_now(batch, None, sent)
     }
 
     /// Sends messages to every link that wants them, except `from`, the link on which they arrived.
@@ -162,17 +159,17 @@ impl Shared {
     #[inline]
     pub(super) fn distribute_all_now(
         &self,
-        messages: &[(Envelope<'_>, &[u8])],
+        messages: &(impl Messages + ?Sized),
         from: Option<LinkId>,
         sent: &mut Sent,
     ) -> Result<(), (usize, EngineError)> {
-        let (links, mut messages, mut failed) = (self.links(), messages, None);
-        let turn = self.pace.begin(messages.len(), links.len());
+        let (links, mut count, mut failed) = (self.links(), messages.len(), None);
+        let turn = self.pace.begin(count, links.len());
         for link in links.iter().filter(|link| Some(link.info.id) != from) {
             let tell = |notice| self.tell_dropped(link, notice);
-            if let Err((index, error)) = link.outbox.send_all(messages, turn, sent, tell) {
+            if let Err((index, error)) = link.outbox.send_all(messages, count, turn, sent, tell) {
                 // The other links have the same limits.
-                messages = messages.get(..index).unwrap_or_default();
+                count = index;
                 failed = Some((index, error));
             }
         }
