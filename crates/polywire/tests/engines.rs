@@ -120,10 +120,15 @@ fn small(overflow: Overflow) -> EngineOptions {
 
 /// Runs a check on each engine. `accepts`: the reader accepts every channel at once.
 fn each(test: &str, overflow: Overflow, accepts: bool, check: impl Fn(&Pair)) {
+    each_with(test, &small(overflow), accepts, check);
+}
+
+/// The same with these options.
+fn each_with(test: &str, options: &EngineOptions, accepts: bool, check: impl Fn(&Pair)) {
     let places = places(test);
     assert!(places.len() >= 7, "the engines built in and one more");
     for Place { first, address, next } in places {
-        let options = small(overflow);
+        let options = options.clone();
         let (writer, events) = Tap::on(first, &address, options.clone(), true);
         let (reader, reader_events) = Tap::on(next, &to(&writer), options.clone(), accepts);
         check(&Pair { name: first.name(), writer, events, reader, reader_events, next, options });
@@ -232,6 +237,40 @@ fn messages_sent_together_are_sent_one_after_the_other() {
         pair.is_in_order(&heard, 1000);
         assert!(heard.messages.iter().all(|message| message.payload == payload(message.sequence)), "{}", pair.name);
         assert_eq!(pair.writer.port().links()[0].sent, 1000, "{}", pair.name);
+    });
+}
+
+#[test]
+fn messages_before_one_that_is_too_large_are_sent() {
+    let mut options = small(Overflow::default());
+    options.limits.frame_bytes = 2000;
+    each_with("together-large", &options, true, |pair| {
+        // Nodes of one process exchange no frames.
+        if pair.name == "inproc" {
+            return;
+        }
+        let channel = pair.accepted();
+        let mut sent = Sent::default();
+        let mut send = |first, sizes: &[usize]| {
+            let end = |end: &mut usize, size: &usize| {
+                *end += size;
+                Some(PayloadEnd { offset: *end, anchor: None })
+            };
+            let ends: Vec<_> = sizes.iter().scan(0, end).collect();
+            let payloads = vec![7; sizes.iter().sum()];
+            let batch = Batch::new(Envelope::data(channel, first, 0), &payloads, &ends);
+            let done = pair.writer.port().send_all(&batch, &mut sent);
+            pair.writer.port().settle();
+            done.map_err(|(index, _)| index)
+        };
+        assert_eq!(send(1, &[900, 1900, 100, 5000, 10]), Err(3), "{}", pair.name);
+        assert_eq!(send(4, &[5000]), Err(0), "{}", pair.name);
+        assert_eq!(send(4, &[1900, 1900, 1900]), Ok(()), "{}: only all together are too large", pair.name);
+        assert_eq!((sent.peers, sent.dropped), (6, 0), "{}", pair.name);
+        let heard = pair.reader.until("messages", |heard| (heard.messages.len() == 6).then(|| heard.clone()));
+        pair.is_in_order(&heard, 6);
+        let sizes: Vec<_> = heard.messages.iter().map(|message| message.payload.len()).collect();
+        assert_eq!(sizes, [900, 1900, 100, 1900, 1900, 1900], "{}", pair.name);
     });
 }
 
