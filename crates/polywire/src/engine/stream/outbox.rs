@@ -321,7 +321,7 @@ impl Outbox {
     ) -> usize {
         let Outgoing { encoder, delivery, queue, full, .. } = state;
         let Range { start, end } = range;
-        let Some(channel) = messages.channel(start).filter(|_| !state.broken) else { return 0 };
+        let Some(channel) = messages.channel(start).filter(|_| start < end && !state.broken) else { return 0 };
         let Some((id, subscribers)) = delivery.ready_channel(channel) else { return 0 };
         let Ok(mut encoder) = encoder.channel(id) else { return 0 };
         let (mut adding, options, full) = (queue.adding(), &self.options, *full);

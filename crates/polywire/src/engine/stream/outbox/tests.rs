@@ -1,7 +1,7 @@
 use std::{io::Read, os::unix::net::UnixStream, thread};
 
 use super::*;
-use crate::engine::stream::Descriptors;
+use crate::engine::{Batch, PayloadEnd, stream::Descriptors};
 use polywire_core::{
     envelope::Id128,
     frame::{Hello, Limits, Step, StreamDecoder},
@@ -229,6 +229,22 @@ fn a_message_that_is_too_large_is_refused_even_if_the_peer_has_not_answered() {
     assert_eq!(send(&outbox, channel, 2, 10), Ok(Outcome::Sent(0)));
     outbox.answered(channel, &Answer::Accept(1));
     assert_eq!(read(&there, 2), (vec![1, 2], 0));
+}
+
+#[test]
+fn only_as_many_messages_as_wanted_are_sent() {
+    let (outbox, there) = outbox(|_| {});
+    let channel = announce(&outbox, 1);
+    outbox.answered(channel, &Answer::Accept(1));
+    let ends = [1, 2, 3].map(|offset| PayloadEnd { offset, anchor: None });
+    let batch = |first| Batch::new(Envelope::data(channel, first, 0), b"abc", &ends);
+    let mut sent = Sent::default();
+    for (first, count) in [(1, 0), (1, 2), (3, 0), (3, 1), (4, 3)] {
+        let turn = Turn::AtOnce(Instant::now());
+        assert!(outbox.send_all(&batch(first), count, turn, &mut sent, |_| {}).is_ok());
+        assert_eq!(sent.peers as u64, first - 1 + count as u64);
+    }
+    assert_eq!(read(&there, 6), ((1..=6).collect(), 0));
 }
 
 #[test]
