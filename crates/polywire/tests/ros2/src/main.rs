@@ -14,8 +14,8 @@ use std::{collections::BTreeSet, env, io, net::Ipv4Addr, thread, time::Duration}
 
 use futures::{Stream, StreamExt as _, future::Either};
 use ros2_client::{
-    Context, DEFAULT_SUBSCRIPTION_QOS, Message, MessageTypeName, Name, Node, NodeEvent, NodeName,
-    NodeOptions, QosProfile, ServiceMapping, ServiceTypeName, qos::History,
+    Context, DEFAULT_SUBSCRIPTION_QOS, Message, MessageTypeName, Name, Node, NodeEvent, NodeName, NodeOptions,
+    QosProfile, ServiceMapping, ServiceTypeName, qos::History,
 };
 use rustdds::{DomainParticipantBuilder, Topic};
 use serde::{Deserialize, Serialize};
@@ -193,9 +193,8 @@ fn mapping() -> ServiceMapping {
 
 fn serve(node: &mut Node) {
     let (name, of) = add();
-    let server = node
-        .create_server::<AddRequest, AddResponse>(mapping(), &name, &of, reliable(), reliable())
-        .expect("a server");
+    let server =
+        node.create_server::<AddRequest, AddResponse>(mapping(), &name, &of, reliable(), reliable()).expect("a server");
     println!("ready");
     smol::block_on(server.receive_request_stream().for_each(async |next| match next {
         Ok((id, AddRequest { a, b })) => {
@@ -208,22 +207,31 @@ fn serve(node: &mut Node) {
 
 fn call(node: &mut Node) {
     let (name, of) = add();
-    let client = node
-        .create_client::<AddRequest, AddResponse>(mapping(), &name, &of, reliable(), reliable())
-        .expect("a client");
+    let client =
+        node.create_client::<AddRequest, AddResponse>(mapping(), &name, &of, reliable(), reliable()).expect("a client");
     smol::block_on(async {
         client.wait_for_service(&*node).await;
         for a in 1.. {
             match client.async_send_request(AddRequest { a, b: 40 }).await {
-                Ok(id) => match client.async_receive_response(id).await {
-                    Ok(AddResponse { sum }) => println!("sum {sum}"),
-                    Err(error) => println!("error {error:?}"),
+                Ok(id) => match soon(client.async_receive_response(id)).await {
+                    Some(Ok(AddResponse { sum })) => println!("sum {sum}"),
+                    Some(Err(error)) => println!("error {error:?}"),
+                    None => println!("nothing came"),
                 },
                 Err(error) => println!("error {error:?}"),
             }
             smol::Timer::after(Duration::from_millis(200)).await;
         }
     });
+}
+
+/// What comes within a second. What is sent before the other end has found this one is lost.
+async fn soon<T>(coming: impl Future<Output = T>) -> Option<T> {
+    let patience = smol::Timer::after(Duration::from_secs(1));
+    match futures::future::select(std::pin::pin!(coming), patience).await {
+        Either::Left((came, _)) => Some(came),
+        Either::Right(_) => None,
+    }
 }
 
 fn describe(node: &mut Node, of: &str) {
@@ -241,18 +249,15 @@ fn describe(node: &mut Node, of: &str) {
         client.wait_for_service(&*node).await;
         loop {
             let Ok(id) = client.async_send_request(request.clone()).await else { continue };
-            // What is sent before the other end has found this one is lost.
-            let patience = smol::Timer::after(Duration::from_secs(1));
-            let response = std::pin::pin!(client.async_receive_response(id));
-            match futures::future::select(response, patience).await {
-                Either::Left((Ok(TypeResponse { successful: true, description, .. }), _)) => {
+            match soon(client.async_receive_response(id)).await {
+                Some(Ok(TypeResponse { successful: true, description, .. })) => {
                     let Individual { name, fields } = description;
                     let fields: Vec<String> =
                         fields.iter().map(|Field { name, type_id, .. }| format!("{name}:{type_id}")).collect();
                     println!("type {name} {}", fields.join(","));
                 }
-                Either::Left((other, _)) => println!("error {other:?}"),
-                Either::Right(_) => println!("nothing came"),
+                Some(other) => println!("error {other:?}"),
+                None => println!("nothing came"),
             }
             smol::Timer::after(Duration::from_millis(200)).await;
         }
