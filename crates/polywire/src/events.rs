@@ -227,12 +227,14 @@ impl fmt::Display for engine::Event {
                 write!(f, "turned away {address}, {total} times so far: {reason}")
             }
             engine::Event::Dropped { link, topic, count } => {
-                write!(f, "{count} messages for {} dropped, the last of topic '{topic}'", link.address)
+                let what = messages(*count);
+                write!(f, "{what} for {} dropped, the last of topic '{topic}'", link.address)
             }
             engine::Event::Unconfirmed { link, count } => {
+                let (what, which) = (messages(*count), if *count == 1 { "it" } else { "them" });
                 write!(
                     f,
-                    "{} to {} ended: {count} messages may be lost, the peer has not confirmed them",
+                    "{} to {} ended: {what} may be lost, the peer has not confirmed {which}",
                     link.id, link.address
                 )
             }
@@ -252,6 +254,11 @@ impl fmt::Display for engine::Event {
             }
         }
     }
+}
+
+/// Returns a number of messages as text.
+fn messages(count: u64) -> String {
+    format!("{count} message{}", if count == 1 { "" } else { "s" })
 }
 
 /// Receives the events that a node reports after this listener was made.
