@@ -187,10 +187,11 @@ impl<C: Coding> Core<C> {
     #[inline]
     pub(crate) fn send_as(&self, value: &C::Value, kind: Kind, given: Option<Given>) -> Result<Sent, PublishError> {
         let mut state = self.lock();
-        let sent = match kind == Kind::Data && given.is_none() && state.copies() {
-            true => self.send_small(&mut state, value)?,
-            false => self.send_in(&mut state, value, kind, given)?,
-        };
+        let mut sent = Sent::default();
+        match kind == Kind::Data && given.is_none() && state.copies() {
+            true => self.send_small(&mut state, value, &mut sent)?,
+            false => sent = self.send_in(&mut state, value, kind, given)?,
+        }
         let entries = state.to_settle();
         drop(state);
         self.sent(entries);
@@ -214,9 +215,10 @@ impl<C: Coding> Core<C> {
         Ok(sum)
     }
 
-    /// Sends one value from [`Group::payloads`]. The port must [copy](Sending::copies) payloads.
+    /// Sends one value from [`Group::payloads`], and counts it in `sent`: to return what was just
+    /// written is slow. The port must [copy](Sending::copies) payloads.
     #[inline(always)]
-    fn send_small(&self, state: &mut Sending<C>, value: &C::Value) -> Result<Sent, PublishError> {
+    fn send_small(&self, state: &mut Sending<C>, value: &C::Value, sent: &mut Sent) -> Result<(), PublishError> {
         let _span = self.span(state, state.last.sequence + 1).entered();
         let Sending { groups, last, time, .. } = state;
         let [only, ..] = groups.as_mut_slice() else { return Err(EngineError::Closed.into()) };
@@ -228,10 +230,10 @@ impl<C: Coding> Core<C> {
             free_large(payloads);
             PublishError::Encode(error)
         })?;
-        let (timestamp_ns, mut sent) = (time.of(channel.gathering()), Sent::default());
+        let timestamp_ns = time.of(channel.gathering());
         let end = PayloadEnd { offset: payloads.len(), anchor: anchor.and_then(NonZeroU64::new) };
         let envelope = Envelope::data(channel.id, sequence, timestamp_ns);
-        let done = channel.entry.send_all(&Batch::new(envelope, payloads, &[end]), &mut sent);
+        let done = channel.entry.send_all(&Batch::new(envelope, payloads, &[end]), sent);
         estimate.size = payloads.len();
         free_large(payloads);
         if let Err((_, error)) = done {
@@ -241,7 +243,7 @@ impl<C: Coding> Core<C> {
         sent.refused = channel.refusing.peers();
         *last = Start { sequence, timestamp_ns };
         self.counts.count(1, estimate.size, sent.dropped);
-        Ok(sent)
+        Ok(())
     }
 
     /// Sends at least one of the values, and returns how many. The messages must be
