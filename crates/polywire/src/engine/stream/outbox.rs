@@ -321,13 +321,13 @@ impl Outbox {
     ) -> usize {
         let Outgoing { encoder, delivery, queue, full, .. } = state;
         let Range { start, end } = range;
-        let Some(channel) = messages.channel(start).filter(|_| start < end && !state.broken) else { return 0 };
+        let Some((first, payload)) = messages.get(start).filter(|_| start < end && !state.broken) else { return 0 };
+        let channel = first.channel;
         let Some((id, subscribers)) = delivery.ready_channel(channel) else { return 0 };
         let Ok(mut encoder) = encoder.channel(id) else { return 0 };
         let (mut adding, options, full) = (queue.adding(), &self.options, *full);
         // The first message is not part of the loop, which costs more for one message.
-        let Some((envelope, payload)) = messages.get(start) else { return 0 };
-        let mut count = usize::from(adding.add(&mut encoder, (id, &envelope, payload), options, full));
+        let mut count = usize::from(adding.add(&mut encoder, (id, &first, payload), options, full));
         while count > 0
             && start + count < end
             && let Some((envelope, payload)) = messages.get(start + count)

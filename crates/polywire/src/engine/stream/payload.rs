@@ -1,6 +1,6 @@
 //! The payload that a port hands to each of its links when it sends a message.
 
-use polywire_core::envelope::{ChannelId, Envelope};
+use polywire_core::envelope::Envelope;
 
 use crate::engine::{Batch, Loan};
 
@@ -25,8 +25,6 @@ impl Payload<'_> {
 /// Messages in the order in which they are sent.
 pub(super) trait Messages {
     fn len(&self) -> usize;
-    /// Returns the channel of the message at an index.
-    fn channel(&self, index: usize) -> Option<ChannelId>;
     /// Returns the message at an index, with its payload.
     fn get(&self, index: usize) -> Option<(Envelope<'_>, &[u8])>;
 }
@@ -35,11 +33,6 @@ impl Messages for Batch<'_> {
     #[inline]
     fn len(&self) -> usize {
         self.len()
-    }
-
-    #[inline]
-    fn channel(&self, _: usize) -> Option<ChannelId> {
-        Some(self.first().channel)
     }
 
     #[inline(always)]
@@ -52,11 +45,6 @@ impl Messages for [(Envelope<'_>, &[u8])] {
     #[inline]
     fn len(&self) -> usize {
         self.len()
-    }
-
-    #[inline]
-    fn channel(&self, index: usize) -> Option<ChannelId> {
-        self.get(index).map(|(envelope, _)| envelope.channel)
     }
 
     #[inline(always)]

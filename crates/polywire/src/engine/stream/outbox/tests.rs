@@ -248,6 +248,22 @@ fn only_as_many_messages_as_wanted_are_sent() {
 }
 
 #[test]
+fn messages_of_several_channels_are_sent_in_their_order() {
+    let (outbox, there) = outbox(|_| {});
+    let channels = [1, 2].map(|writer| announce(&outbox, writer));
+    for channel in channels {
+        outbox.answered(channel, &Answer::Accept(1));
+    }
+    let of = [0, 0, 1, 0, 1, 1].map(|index: usize| channels[index]);
+    let messages: Vec<_> =
+        (1..).zip(of).map(|(sequence, channel)| (Envelope::data(channel, sequence, 0), &b"any"[..])).collect();
+    let (turn, mut sent) = (Turn::AtOnce(Instant::now()), Sent::default());
+    assert!(outbox.send_all(&messages[..], messages.len(), turn, &mut sent, |_| {}).is_ok());
+    assert_eq!((sent.peers, sent.dropped), (6, 0));
+    assert_eq!(read(&there, 6), ((1..=6).collect(), 0));
+}
+
+#[test]
 fn messages_that_leave_together_are_written_at_once() {
     let (outbox, mut there) = outbox(|_| {});
     let channels = [1, 2, 3].map(|writer| announce(&outbox, writer));
